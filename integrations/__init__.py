@@ -1,0 +1,1 @@
+"""Spokes: one file a tracker or framework, installed and imported as neuraldbg.integrations."""

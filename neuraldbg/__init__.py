@@ -1,0 +1,45 @@
+"""NeuralDBG: why a PyTorch training failed, with layer, step, evidence and remedy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.diagnosis import CausalHypothesis, Coupling, Diagnosis, Verdict
+from neuraldbg.events import (
+    ActivationHealth,
+    DataHealth,
+    EventType,
+    GradientHealth,
+    OptimizerHealth,
+    SemanticEvent,
+)
+from neuraldbg.settings import Settings
+
+if TYPE_CHECKING:
+    from neuraldbg.watch import NeuralDbg
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Import the watcher, and with it torch, when it is first asked for."""
+        if name == "NeuralDbg":
+            from neuraldbg.watch import NeuralDbg
+
+            return NeuralDbg
+        raise AttributeError(f"module 'neuraldbg' has no attribute {name!r}")
+
+
+__version__ = "0.1.0"
+__all__ = [
+    "ActivationHealth",
+    "CausalHypothesis",
+    "Coupling",
+    "DataHealth",
+    "Diagnosis",
+    "EventType",
+    "GradientHealth",
+    "NeuralDbg",
+    "OptimizerHealth",
+    "SemanticEvent",
+    "Settings",
+    "Verdict",
+]

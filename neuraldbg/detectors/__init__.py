@@ -1,0 +1,1 @@
+"""Symptoms: plain numbers of one step -> events; one file a symptom."""

@@ -1,0 +1,1 @@
+"""From events to causes: finds detectors and rules, builds the graph, lets claims compete, calibrates."""

@@ -1,0 +1,253 @@
+"""What the watcher hands over: one step in plain numbers, and the facts about the run that it knows.
+
+Everything here is a frozen value of plain Python numbers, text and tuples; no tensor passes this border.
+`lg` in a name means log10. A number that could not be measured is None, never 0 or NaN standing in for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+_NONE: Mapping[str, float] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class LayerStats:
+    """One module's output over one sampled step (several calls: the worst of each number).
+
+    rms, low, high: of all elements (not finite where the output is not).
+    mean: of all elements.
+    spread: mean over units of the standard deviation over the samples, divided by rms; None without samples.
+    dead: share of units that were zero or below on every sample of the last window (rectifiers only);
+    never: share of units not active on any sample so far; both None before a window is full.
+    dead_since: sample index (record number, 0-based) from which on at least half of the finally dead units were dead.
+    saturated: share of outputs at the limits of a bounded function; derivative: mean of f' / max f'.
+    entropy: of a softmax's rows, over the log of the visible keys.
+    offset: mean over units of abs(mean over samples) / std over samples.
+    finite, inputs_finite: of the output, of the inputs to this call.
+    nan_share, inf_share: of the output's elements where it is not finite.
+    """
+
+    rms: float
+    low: float
+    high: float
+    mean: float
+    spread: float | None = None
+    dead: float | None = None
+    never: float | None = None
+    saturated: float | None = None
+    derivative: float | None = None
+    entropy: float | None = None
+    offset: float | None = None
+    finite: bool = True
+    inputs_finite: bool = True
+    inputs_high: float | None = None
+    nan_share: float = 0.0
+    inf_share: float = 0.0
+    training: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class InputStats:
+    """One floating-point tensor that entered the model at one step.
+
+    means, stds, rms: per feature (last dimension, or channels for images), at most 256 of them.
+    far: largest absolute value; far_repeats: how many elements equal the value that is furthest out.
+    fingerprint: a number that equal batches share; rows: number of samples.
+    nan_features / inf_features: indices of features that hold such values; nan_rows: indices of samples.
+    """
+
+    name: str
+    rows: int
+    means: tuple[float, ...]
+    stds: tuple[float, ...]
+    rms: tuple[float, ...]
+    far: float
+    far_value: float
+    far_repeats: int
+    fingerprint: float
+    zeros: bool = False
+    nans: int = 0
+    infs: int = 0
+    bad_features: tuple[int, ...] = ()
+    bad_rows: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterStats:
+    """One parameter at one step.
+
+    gradient: RMS of the gradient at the end of backward, before clipping, unscaled; None: no gradient.
+    weight: RMS of the values after the step. update: rms(w_t - w_(t-1)) / rms(w_t), None before the second step.
+    moved: whether any watched element changed. carried: its gradient contains one that was consumed before.
+    """
+
+    gradient: float | None = None
+    weight: float | None = None
+    update: float | None = None
+    moved: bool | None = None
+    carried: bool = False
+    weight_finite: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LossStats:
+    """The loss of one step as its own operator saw it, read from the autograd graph.
+
+    value: the operator's loss, without scaling or added terms; chance: what a constant prediction gets;
+    target_low, target_high, target_rms: of the saved targets; outlier: largest abs(target - median) / MAD;
+    probabilities: the operator expects logits and got rows that already sum to one.
+    """
+
+    kind: str
+    reduction: str | None = None
+    value: float | None = None
+    chance: float | None = None
+    target_low: float | None = None
+    target_high: float | None = None
+    target_rms: float | None = None
+    outlier: float | None = None
+    probabilities: bool = False
+    output_low: float | None = None
+    output_high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One step of the training. `sampled` is False where only the cheap sentinels were read.
+
+    loss: what the user recorded, else what backward started from (raw, unscaled); None if neither was seen.
+    gradient_norm: global, before clipping, unscaled. rates: learning rate of each optimizer group.
+    layers, parameters: by name, in forward and in model order. first_bad: (phase, layer) of the first
+    non-finite place: phase is one of input, weight, forward, loss, gradient, update.
+    skipped: the optimizer step was skipped by a GradScaler. backwards: backward passes in this step.
+    group_gradients: RMS gradient of each optimizer's parameters when it consumed them.
+    cosine: of this step's fresh gradient with the one before (on a sample of elements).
+    """
+
+    step: int
+    sampled: bool = True
+    loss: float | None = None
+    gradient_norm: float | None = None
+    rates: tuple[float, ...] = ()
+    inputs: tuple[InputStats, ...] = ()
+    layers: Mapping[str, LayerStats] = field(default_factory=dict)
+    parameters: Mapping[str, ParameterStats] = field(default_factory=dict)
+    loss_stats: LossStats | None = None
+    first_bad: tuple[str, str | None] | None = None
+    skipped: bool = False
+    stepped: bool = True
+    backwards: int = 1
+    group_gradients: tuple[float | None, ...] = ()
+    cosine: float | None = None
+    loss_scale: float | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleFacts:
+    """A watched module. `order` is its place in the forward order of the first step (None: never ran).
+
+    activation: relu, leaky, sigmoid, tanh, softmax, glu, other or "" (not an activation). `functional` says that
+    the activation is a function called on this module's output (found in the graph), not a module.
+    position: input, hidden or output. norm_over: how many values a norm divides over. recurrent: RNN, LSTM, GRU.
+    feeds: names of the modules that consume its output, where the graph shows it. residual: its output is
+    added to its input (a residual branch's end). gain_lg: lg of rms out / rms in at step 0.
+    """
+
+    name: str
+    kind: str
+    order: int | None = None
+    activation: str = ""
+    functional: bool = False
+    position: str = "hidden"
+    parameters: int = 0
+    trainable: int = 0
+    width: int | None = None
+    norm_over: int | None = None
+    recurrent: bool = False
+    source: str | None = None
+    container: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterFacts:
+    """A parameter: owner is the index of the optimizer that holds it (None: none that was seen)."""
+
+    name: str
+    module: str
+    numel: int
+    dims: int
+    dtype: str
+    trainable: bool
+    owner: int | None = None
+    rms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerFacts:
+    kind: str
+    rates: tuple[float, ...]
+    eps: float | None = None
+    weight_decay: float = 0.0
+    momentum: float = 0.0
+    parameters: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What was looked at and what was not, in numbers and sentences.
+
+    share: the part of the training's time that watching took. notes: one sentence per blind spot.
+    """
+
+    modules: int = 0
+    modules_seen: int = 0
+    parameters: int = 0
+    parameters_seen: int = 0
+    steps: int = 0
+    steps_sampled: int = 0
+    mode: str = "eager"
+    share: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What is known of the run besides its events. It grows: each update is a new value.
+
+    structure: residual (blocks add their input), post_norm (norm after the sum), attention, recurrent,
+    has_norm: as far as modules and the graph show it.
+    """
+
+    models: tuple[str, ...] = ()
+    modules: tuple[ModuleFacts, ...] = ()
+    parameters: tuple[ParameterFacts, ...] = ()
+    optimizers: tuple[OptimizerFacts, ...] = ()
+    structure: frozenset[str] = frozenset()
+    loss_kind: str | None = None
+    loss_reduction: str | None = None
+    told_loss: bool = False
+    scaler: bool = False
+    manual_optimizer: bool = False
+    coverage: Coverage = field(default_factory=Coverage)
+    exception: str | None = None
+    exception_layer: str | None = None
+    tracked_run: str | None = None
+    started: float | None = None
+
+    def module(self, name: str | None) -> ModuleFacts | None:
+        return next((m for m in self.modules if m.name == name), None)
+
+    @property
+    def forward_order(self) -> tuple[str, ...]:
+        """Names of the leaf modules that ran, first to last."""
+        ran = [m for m in self.modules if m.order is not None and not m.container]
+        return tuple(m.name for m in sorted(ran, key=lambda m: m.order or 0))
+
+    @property
+    def half_precision(self) -> bool:
+        """Whether any trainable parameter is stored in float16."""
+        return any(p.dtype == "float16" and p.trainable for p in self.parameters)

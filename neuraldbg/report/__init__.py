@@ -1,0 +1,1 @@
+"""A Diagnosis as text, Markdown, Mermaid, SVG, HTML and JSON; the only place that makes sentences."""

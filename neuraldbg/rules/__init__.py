@@ -1,0 +1,1 @@
+"""Causes: a run -> claims; one file a cause, whose docstring is its page."""
