@@ -1,0 +1,67 @@
+# Every recipe makes its own environment first: Python 3, make and this checkout are enough.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+COMPOSE ?= docker compose
+JUDGE := ../shared/judge/judge.py
+CASES := ../shared/cases
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check test-services judge wheel clean build up shell down test-docker
+
+help:  ## This list.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# --editable, because a plain install is hidden by the folder ./neuraldbg, which has no integrations in it.
+$(READY): requirements-dev.lock pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+demo: $(READY)  ## Six trainings on handwritten digits, two healthy and four failing, as one MLflow sweep.
+	$(BIN)/python examples/digits_sweep.py
+
+test: $(READY)  ## Every test that needs Python alone.
+	$(BIN)/python -m pytest -m "not services"
+
+check: $(READY)  ## Format, lint, types.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test-services: $(READY)  ## Tests that need a browser or node; installs what is missing.
+	sh tests/services.sh
+	$(BIN)/python -m pytest -m services
+
+judge: $(READY)  ## Labelled trainings against the bars of benchmarks/bars.json.
+	@if [ -d $(CASES) ]; then $(BIN)/python $(JUDGE) $(CASES) --seeds 0 1 --bars benchmarks/bars.json; \
+	else echo "no labelled trainings at $(CASES): nothing to judge"; fi
+
+wheel: $(READY)  ## What ships: the spokes inside, the types and the tests against it.
+	rm -rf build dist
+	$(BIN)/python -m build
+	$(BIN)/python -m zipfile -l dist/*.whl | grep neuraldbg/integrations/mlflow.py
+	$(BIN)/python -m pip install --quiet --no-deps --target build/wheel dist/*.whl
+	MYPYPATH=build/wheel $(BIN)/mypy --package neuraldbg
+	PYTHONPATH=build/wheel $(BIN)/python -P -m pytest -m "not services"
+
+clean:  ## Remove what builds and runs left behind; .venv stays.
+	rm -rf build dist demo-runs .mypy_cache .ruff_cache .pytest_cache tests/node/node_modules
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+build:  ## Build the development image.
+	$(COMPOSE) build neuraldbg-dev
+
+up:  ## Start the development container.
+	$(COMPOSE) up -d neuraldbg-dev
+
+shell:  ## Open a shell in the running container.
+	$(COMPOSE) exec neuraldbg-dev bash
+
+down:  ## Stop the containers; the volumes stay.
+	$(COMPOSE) down
+
+test-docker:  ## Run the tests inside the container.
+	$(COMPOSE) run --rm neuraldbg-dev python -m pytest -m "not services"
