@@ -1,0 +1,112 @@
+"""The verdict as plain text in at most six lines, and as a rich renderable for terminals."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from neuraldbg.diagnosis import CausalHypothesis, Diagnosis, Verdict
+from neuraldbg.report.sentences import clean, confidence, evidence, figure, layer, listed, looked_at, not_looked_at
+
+STYLES = {Verdict.FAILED: "red", Verdict.WARNING: "yellow", Verdict.HEALTHY: "green", Verdict.RUNNING: "cyan"}
+
+
+def headline(diagnosis: Diagnosis) -> str:
+    """The verdict in one sentence, without its word."""
+    shown = shown_hypothesis(diagnosis)
+    if shown:
+        return clean(shown.description, 600)
+    steps = f"{diagnosis.steps} step{'' if diagnosis.steps == 1 else 's'}"
+    if diagnosis.verdict is Verdict.FAILED:
+        return f"The training failed within {steps}; there is not enough evidence to name a cause"
+    if diagnosis.verdict is Verdict.WARNING:
+        return f"Something is wrong that has not hurt the training in {steps}"
+    if diagnosis.verdict is Verdict.RUNNING:
+        return f"Nothing found so far in {steps}"
+    return f"No sign of failure in {steps}{loss_words(diagnosis)}"
+
+
+def shown_hypothesis(diagnosis: Diagnosis) -> CausalHypothesis | None:
+    """The hypothesis that the verdict is about: a healthy run has none, and a note leads only a warning."""
+    if diagnosis.verdict is Verdict.FAILED:
+        return diagnosis.top
+    if diagnosis.verdict is Verdict.WARNING:
+        return diagnosis.top or (diagnosis.notes[0] if diagnosis.notes else None)
+    return None
+
+
+def loss_words(diagnosis: Diagnosis) -> str:
+    """How far the loss went, for a run in which nothing else is to be told."""
+    points = diagnosis.series.get("loss", ())
+    if len(points) < 2:
+        return ""
+    return f"; the loss went from {figure(points[0][1])} to {figure(points[-1][1])}"
+
+
+def lines(diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    """(heading, text) of each line of the verdict; six at most."""
+    coverage = diagnosis.facts.coverage
+    seen = looked_at(coverage, diagnosis.steps)
+    blind = not_looked_at(coverage)
+    if blind:
+        seen += f". Not looked at: {blind}"
+    out = [(str(diagnosis.verdict).upper(), headline(diagnosis))]
+    top = shown_hypothesis(diagnosis)
+    if top:
+        out.append(("Confidence", confidence(top)))
+        against = listed(map(evidence, top.evidence_against), 1)
+        said = listed(map(evidence, top.evidence), 3) or "none recorded"
+        out.append(("Evidence", f"{said}. Against it: {against}" if against else said))
+        if top.refuted_by:
+            out.append(("Would disprove it", clean(top.refuted_by, 600)))
+        if top.remedy:
+            out.append(("Next", clean(top.remedy, 600)))
+    elif diagnosis.facts.exception:
+        out.append(("Exception", clean(diagnosis.facts.exception) + _place(diagnosis.facts.exception_layer)))
+    out.append(("Looked at", seen))
+    return out
+
+
+def _place(name: str | None) -> str:
+    return f" in {layer(name)}" if name is not None else ""
+
+
+def further(diagnosis: Diagnosis) -> tuple[CausalHypothesis, ...]:
+    """The hypotheses behind the first one, of a failed run."""
+    return diagnosis.hypotheses[1:] if diagnosis.verdict is Verdict.FAILED else ()
+
+
+def summary(diagnosis: Diagnosis) -> str:
+    """The verdict as plain text: at most six lines, and on a failed run one more for each further hypothesis."""
+    out = [f"{heading}: {text}" for heading, text in lines(diagnosis)]
+    out += [f"Also possible: {clean(h, 600)}" for h in further(diagnosis)]
+    return "\n".join(out)
+
+
+def rich_report(diagnosis: Diagnosis) -> RenderableType:
+    """The same for a terminal: a panel and, where causes compete, a table of them."""
+    colour = STYLES[diagnosis.verdict]
+    (verdict, claim), *rest = lines(diagnosis)
+    body = Table.grid(padding=(0, 2))
+    body.add_column(style="bold", no_wrap=True)
+    body.add_column(overflow="fold")
+    for heading, text in rest:
+        body.add_row(Text(heading), Text(text))
+    panel = Panel(
+        Group(Text(claim, style="bold"), Text(""), body),
+        title=Text(verdict, style=f"bold {colour}"),
+        title_align="left",
+        border_style=colour,
+        padding=(1, 2),
+    )
+    others = further(diagnosis)
+    if not others:
+        return panel
+    table = Table(title="Other causes that were weighed", title_justify="left", box=None, padding=(0, 2))
+    for column in ("confidence", "cause", "layer", "step"):
+        table.add_column(column, justify="right" if column in ("confidence", "step") else "left", overflow="fold")
+    for h in others:
+        table.add_row(f"{h.confidence:.2f}", Text(clean(h.cause)), Text(clean(h.layer_name or "-")), str(h.step))
+    return Group(panel, table)
