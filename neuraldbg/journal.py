@@ -1,0 +1,167 @@
+"""The JSONL journal of a session: what is needed to rebuild its Diagnosis, also after the process was killed.
+
+One JSON object a line, written and flushed at once: a header, the facts (after the first time only fields that
+changed), the events, the series, and at the end the Diagnosis itself. A last line that was cut is not read.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from neuraldbg.codec import decode, encode
+from neuraldbg.diagnosis import SCHEMA_VERSION, Diagnosis
+from neuraldbg.events import SemanticEvent
+from neuraldbg.record import RunFacts
+from neuraldbg.run import Run, Series, ordered
+from neuraldbg.settings import Settings, make
+
+DENSE_POINTS = 4096  # steps written one by one; from then on half as many after each further 4096 lines
+
+
+class Journal:
+    """A sink that appends to `path`; its folder is made. At most `max_mb`, the Diagnosis excepted."""
+
+    def __init__(self, path: Path | str, *, max_mb: float = 64.0) -> None:
+        self.path = Path(path)
+        self._left = int(max_mb * 1e6)
+        self._file: IO[str] | None = None
+        self._facts: dict[str, Any] = {}
+        self._full = False
+        self._stride = 1
+        self._points = 0
+
+    def open(self, facts: RunFacts) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self.path.open("w", encoding="utf-8")
+        weakref.finalize(self, self._file.close)  # a session that is dropped leaves no open file
+        self._write({"kind": "header", "schema_version": SCHEMA_VERSION, "started": time.time()})
+        self.facts(facts)
+
+    def facts(self, update: RunFacts) -> None:
+        plain = encode(update)
+        changed = {k: v for k, v in plain.items() if k not in self._facts or self._facts[k] != v}
+        if changed:
+            self._facts = plain
+            self._write({"kind": "facts", "value": changed})
+
+    def event(self, event: SemanticEvent) -> None:
+        self._write({"kind": "event", "value": encode(event)})
+
+    def points(self, step: int, values: Mapping[str, float]) -> None:
+        if step % self._stride:
+            return
+        self._write({"kind": "points", "step": step, "value": encode(values)})
+        self._points += 1
+        if self._points % DENSE_POINTS == 0:
+            self._stride *= 2
+
+    def close(self, diagnosis: Diagnosis) -> None:
+        self._write({"kind": "diagnosis", "value": encode(diagnosis)}, always=True)
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _write(self, line: Mapping[str, Any], *, always: bool = False) -> None:
+        if self._file is None or (self._full and not always):
+            return
+        text = json.dumps(line, allow_nan=False, separators=(",", ":")) + "\n"
+        if not always and len(text) > self._left:
+            self._full = True
+            text = json.dumps({"kind": "truncated"}) + "\n"
+        self._left -= len(text)  # ASCII: characters are bytes
+        self._file.write(text)
+        self._file.flush()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a journal holds. `truncated`: it reached its size limit; `diagnosis` is None if the session did not end."""
+
+    facts: RunFacts = field(default_factory=RunFacts)
+    events: tuple[SemanticEvent, ...] = ()
+    series: Mapping[str, Series] = field(default_factory=dict)
+    steps: int = 0
+    diagnosis: Diagnosis | None = None
+    truncated: bool = False
+
+    @property
+    def run(self) -> Run:
+        """The run as rules see it; a journal that broke off tells of a run that is over."""
+        return Run(
+            events=ordered(self.events), facts=self.facts, series=dict(self.series), steps=self.steps, finished=True
+        )
+
+
+def read(path: Path | str) -> Reading:
+    """The contents of a journal; ValueError if it is none, or of a newer version."""
+    lines = _lines(Path(path))
+    header = next(lines, {})
+    if header.get("kind") != "header" or not isinstance(header.get("schema_version"), int):
+        raise ValueError(f"{path} is not a journal of NeuralDBG: its first line is no header")
+    if header["schema_version"] > SCHEMA_VERSION:
+        raise ValueError(
+            f"{path} has schema version {header['schema_version']}, this NeuralDBG reads up to {SCHEMA_VERSION}; "
+            "upgrade with: pip install -U neuraldbg"
+        )
+    facts: dict[str, Any] = {}
+    events: list[SemanticEvent] = []
+    points: dict[str, list[tuple[int, float]]] = {}
+    diagnosis: Diagnosis | None = None
+    truncated = False
+    last_step = -1
+    for line in lines:
+        match line.get("kind"):
+            case "facts":
+                facts.update(line["value"])
+            case "event":
+                events.append(decode(SemanticEvent, line["value"]))
+                last_step = max(last_step, events[-1].step)
+            case "points":
+                last_step = max(last_step, line["step"])
+                for name, value in decode(dict[str, float], line["value"]).items():
+                    points.setdefault(name, []).append((line["step"], value))
+            case "diagnosis":
+                diagnosis = decode(Diagnosis, line["value"])
+            case "truncated":
+                truncated = True
+            case _:  # a kind that a newer version added within this schema
+                continue
+    known = decode(RunFacts, facts)
+    return Reading(
+        facts=known,
+        events=tuple(events),
+        series={name: Series(tuple(values)) for name, values in points.items()},
+        steps=max(last_step + 1, known.coverage.steps),
+        diagnosis=diagnosis,
+        truncated=truncated,
+    )
+
+
+def rebuild(path: Path | str, settings: Settings | None = None) -> Diagnosis:
+    """The Diagnosis of a journal: the one it ends with, or, after a kill, the one its events and series give."""
+    reading = read(path)
+    if reading.diagnosis is not None:
+        return reading.diagnosis
+    from neuraldbg.reasoning import diagnose  # all rules: only when they are needed
+
+    return diagnose(reading.run, settings if settings is not None else make())
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for text in file:
+            try:
+                line = json.loads(text)
+            except ValueError:
+                if text.endswith("\n"):
+                    raise ValueError(f"{path} is damaged: {text[:60]!r} is no JSON") from None
+                return  # the process was killed while it wrote this line
+            if not isinstance(line, dict):
+                raise ValueError(f"{path} is not a journal of NeuralDBG: {text[:60]!r} is no object")
+            yield line
