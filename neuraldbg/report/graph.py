@@ -44,18 +44,16 @@ def event_group(event_type: str) -> str:
     return _GROUP.get(event_type, "other")
 
 
-def caption(node: GraphNode) -> tuple[str, str]:
-    """(what, where and when) of a node; what its label says already is not said twice."""
+def caption(node: GraphNode) -> tuple[str, str, str]:
+    """(what, where, when) of a node; what its label says already is not said twice."""
     title = clean(node.label, 160)
     if node.kind == "cause" and title in CAUSES:
         title = title.replace("_", " ")
-    name = None if node.layer_name is None else clean(node.layer_name, 80) or "the model"
-    parts = [name] if name and name not in title else []
-    if f"step {node.step}" not in title:
-        parts.append(f"step {node.step}")
+    name = "" if node.layer_name is None else clean(node.layer_name, 80) or "the model"
+    when = [] if f"step {node.step}" in title else [f"step {node.step}"]
     if node.count > 1:
-        parts.append(f"×{node.count}")
-    return title, " · ".join(parts)
+        when.append(f"×{node.count}")
+    return title, "" if name in title else name, " ".join(when)
 
 
 def limited(graph: CausalGraph, limit: int) -> tuple[CausalGraph, int]:

@@ -19,6 +19,7 @@ from neuraldbg.report.text import headline, shown_hypothesis
 
 EVENT_ROWS = 200  # keeps the page far below 200 KB; the rest is in diagnosis.json
 CARDS = 6
+FRAME = (930.0, 1200.0)  # a page scrolls down, so a long chain may be tall
 ITEMS = 6
 
 
@@ -54,7 +55,7 @@ def _context(diagnosis: Diagnosis) -> dict[str, Any]:
         "running": diagnosis.verdict is Verdict.RUNNING,
         "cards": [_card(h, claimed=i < len(diagnosis.hypotheses)) for i, h in enumerate(ranked[:CARDS])],
         "more_cards": max(0, len(ranked) - CARDS),
-        "graph": Markup(svg(diagnosis.graph)) if diagnosis.graph.nodes else "",
+        "graph": Markup(svg(diagnosis.graph, FRAME)) if diagnosis.graph.nodes else "",
         "health": Markup(health(diagnosis)),
         "curve": Markup(loss_curve(diagnosis)),
         "legend": [(name, line) for name, (_, line) in COLOURS.items() if name not in ("cause", "other")],

@@ -10,7 +10,7 @@ from neuraldbg.report.text import lines
 EVIDENCE_ROWS = 20
 
 # each of these could start markup, a mention, a reference, a table cell or HTML
-_SPECIAL = frozenset("\\`*_{}[]()|~$!#^")
+_SPECIAL = frozenset("\\`*_[]|~$#")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"}
 
 

@@ -25,8 +25,9 @@ def mermaid(graph: CausalGraph, limit: int = 40) -> str:
     out = ["graph TD"]
     ids = {node.id: f"n{i}" for i, node in enumerate(small.nodes)}
     for node in small.nodes:
-        title, place = caption(node)
-        label = escape(title) + (f"<br/>{escape(place)}" if place else "")
+        title, *place = caption(node)
+        where = " · ".join(p for p in place if p)
+        label = escape(title) + (f"<br/>{escape(where)}" if where else "")
         shape = f'(["{label}"])' if node.kind == "cause" else f'["{label}"]'
         out.append(f"    {ids[node.id]}{shape}:::{group(node)}")
     if left_out:

@@ -71,7 +71,7 @@ def health(diagnosis: Diagnosis) -> str:
     bottom = 6 + len(shown) * ROW
     top = shown_hypothesis(diagnosis)
     if top:
-        out.append(_onset(NAME_WIDTH + (min(top.step, last) + 0.5) * scale, 4, bottom))
+        out.append(_onset(NAME_WIDTH + min(top.step, last) * scale, 4, bottom))
     for step in ticks(0, last):
         out.append(_label(NAME_WIDTH + step * scale, bottom + 16, f"{step:.0f}", FAINT, "middle"))
     hidden = len(names) - len(shown)
@@ -93,7 +93,7 @@ def _bars(events: Sequence[SemanticEvent], y: float, scale: float, last: int) ->
             title = escape(clean(f"{event.text}, from step {first}"))
             out.append(
                 f'<rect x="{x:.1f}" y="{y + lane * height:.1f}" width="{width:.1f}" height="{height:.1f}" '
-                f'fill="{fill}" fill-opacity="0.8"><title>{title}</title></rect>'
+                f'fill="{fill}" fill-opacity="0.8" stroke="#ffffff" stroke-width="0.8"><title>{title}</title></rect>'
             )
     return out
 
@@ -160,7 +160,7 @@ def ticks(low: float, high: float, count: int = 6) -> list[float]:
     if raw <= 0 or not math.isfinite(raw):
         return [low]
     base = 10.0 ** math.floor(math.log10(raw))
-    step = next(base * m for m in (1, 2, 5, 10) if base * m >= raw * 0.999)
+    step = next(base * m for m in (1, 2, 2.5, 5, 10) if base * m >= raw * 0.999)
     start = math.ceil(low / step - 1e-9)
     stop = math.floor(high / step + 1e-9)
     return [i * step for i in range(start, stop + 1)]

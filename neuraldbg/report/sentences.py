@@ -212,9 +212,11 @@ def evidence(event: SemanticEvent) -> str:
 
 _LABELS: Mapping[str, str] = MappingProxyType(
     {
-        "share": "of all",
+        "share": "share",
         "rms": "RMS",
         "z": "deviations",
+        "update_lg": "update / weight",
+        "gain_lg": "gain per layer",
         "slope": "per layer",
         "before": "before",
         "after": "after",
@@ -227,6 +229,7 @@ _LABELS: Mapping[str, str] = MappingProxyType(
     }
 )
 _PERCENT = frozenset({"share", "covered", "nan_share", "inf_share"})
+_BORING = frozenset({"position", "since"})  # for rules, not for readers
 _FIRST = ("rms", "baseline", "share", "before", "after")  # a value and what it is compared to stand together
 
 
@@ -234,13 +237,13 @@ def numbers(metadata: Mapping[str, Any], limit: int = 4) -> str:
     """The numbers of an event in reading order; what is unknown or empty is left out.
 
     >>> numbers({"share": 0.9, "position": "hidden", "growth_lg": 3.0})
-    '90 % of all, position hidden, growth 10^3.0'
+    'share 90 %, growth 1e+03'
     """
     keys = [k for k in _FIRST if k in metadata] + [k for k in metadata if k not in _FIRST]
     parts = []
     for key in keys:
         value = metadata[key]
-        if value is None or value is False or value == "" or (isinstance(value, (tuple, list, dict)) and not value):
+        if key in _BORING or value is None or value is False or value == "" or (isinstance(value, (tuple, list, dict)) and not value):
             continue
         parts.append(_number(str(key), value))
     return ", ".join(parts[:limit])
@@ -254,9 +257,9 @@ def _number(key: str, value: Any) -> str:
         shown = ", ".join(clean(v, 30) for v in list(value)[:4]) if isinstance(value, (tuple, list)) else clean(value, 60)
         return f"{name} {shown}"
     if key in _PERCENT and math.isfinite(value):
-        return f"{value:.0%}".replace("%", " %") + (" of all" if key == "share" else f" {key.removesuffix('_share')}")
-    if key.endswith("_lg") and math.isfinite(value):
-        return f"{name} 10^{value:.1f}"
+        return f"{name} {100 * value:.3g} %"
+    if key.endswith("_lg") and abs(value) < 300:
+        return f"{name} {figure(10.0**value)}"
     return f"{name} {figure(value)}"
 
 

@@ -19,7 +19,7 @@ LINE_HEIGHT = 15.0
 PADDING_X, PADDING_Y = 10.0, 8.0
 TEXT_WIDTH = 150.0  # a box is at most this wide, less its padding
 TITLE_LINES = 3
-FRAME_WIDTH, FRAME_HEIGHT = 1000.0, 150.0  # the short frame of a run's page
+FRAME = (1000.0, 150.0)  # the short frame of a run's page
 MARGIN = 12.0
 LIMIT = 40
 
@@ -71,8 +71,8 @@ def _fit(text: str, size: float, width: float) -> int:
     return len(text)
 
 
-def svg(graph: CausalGraph) -> str:
-    """The picture as text, `<svg ...>...</svg>`."""
+def svg(graph: CausalGraph, frame: tuple[float, float] = FRAME) -> str:
+    """The picture as text, `<svg ...>...</svg>`; it is laid out for a frame of this width and height."""
     small, left_out = limited(graph, LIMIT)
     nodes = list(small.nodes)
     if left_out:
@@ -85,7 +85,7 @@ def svg(graph: CausalGraph) -> str:
     edges: list[Edge] = list(dict.fromkeys((e.source, e.target) for e in small.edges))
     ids = [n.id for n in sorted(nodes, key=lambda n: (n.kind != "cause", n.step))]
     options = [place(ids, edges, sizes, across, MARGIN) for across in (True, False)]
-    layout = max(options, key=_scale)  # of equals the first: left to right
+    layout = max(options, key=lambda o: min(1.0, frame[0] / o.width, frame[1] / o.height))  # of equals the first: left to right
     across = layout is options[0]
     kinds = {(e.source, e.target): e.kind for e in small.edges}
     parts = [_edge(points, across, kinds[edge]) for edge, points in layout.routes.items()]
@@ -93,13 +93,14 @@ def svg(graph: CausalGraph) -> str:
     return _document(layout.width, layout.height, _told(nodes), parts)
 
 
-def _scale(layout: Layout) -> float:
-    return min(1.0, FRAME_WIDTH / layout.width, FRAME_HEIGHT / layout.height)
-
-
 def _texts(node: GraphNode) -> tuple[list[str], list[str]]:
-    title, where = caption(node)
-    return wrap(title, TITLE_SIZE, TEXT_WIDTH, TITLE_LINES), wrap(where, PLACE_SIZE, TEXT_WIDTH, 2)
+    title, name, when = caption(node)
+    together = " · ".join(p for p in (name, when) if p)
+    if text_width(together, PLACE_SIZE) <= TEXT_WIDTH:
+        where = [together] if together else []
+    else:  # the step is never what is cut off
+        where = [line for part in (name, when) for line in wrap(part, PLACE_SIZE, TEXT_WIDTH, 2)]
+    return wrap(title, TITLE_SIZE, TEXT_WIDTH, TITLE_LINES), where
 
 
 def _size(title: list[str], where: list[str]) -> tuple[float, float]:
