@@ -1,0 +1,46 @@
+"""What the README shows runs as it stands there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from neuraldbg import Settings
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def run(code: str, folder: Path) -> str:
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_loop_names_the_broken_input_and_its_step(tmp_path: Path) -> None:
+    (block,) = [code for code in BLOCKS if "NeuralDbg(model)" in code]
+    out = run(block, tmp_path)
+    assert out.startswith("FAILED: NaN values detected")
+    assert "step 120" in out.splitlines()[0]
+
+
+def test_the_mlflow_example_leaves_its_verdict_in_the_run(tmp_path: Path) -> None:
+    (block,) = [code for code in BLOCKS if "autolog()" in code]
+    run(block, tmp_path)
+    read = "import mlflow\nprint(*(r.data.tags['neuraldbg.verdict'] for r in mlflow.search_runs(output_format='list')))"
+    assert run(read, tmp_path).split() == ["healthy"]
+
+
+def test_every_setting_is_listed_with_its_name() -> None:
+    table = README[README.index("## Settings") : README.index("## Install")]
+    assert set(re.findall(r"`([a-z_]+)`", table)) & set(Settings.model_fields) == set(Settings.model_fields)
+
+
+def test_every_file_that_the_pages_link_to_exists() -> None:
+    for page in ("README.md", "CHANGELOG.md", "logic_graph.md"):
+        links = re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text())
+        local = [link for link in links if "://" not in link]
+        assert [link for link in local if not (ROOT / link).exists()] == []
