@@ -22,9 +22,9 @@ class LayerStats:
     spread: mean over units of the standard deviation over the samples, divided by rms; None without samples.
     dead: share of units that were zero or below on every sample of the last window (rectifiers only);
     never: share of units not active on any sample so far; both None before a window is full.
-    dead_since: sample index (record number, 0-based) from which on at least half of the finally dead units were dead.
     saturated: share of outputs at the limits of a bounded function; derivative: mean of f' / max f'.
     entropy: of a softmax's rows, over the log of the visible keys.
+    inputs_high, inputs_rms: largest absolute value and rms of the input to its first call.
     offset: mean over units of abs(mean over samples) / std over samples.
     finite, inputs_finite: of the output, of the inputs to this call.
     nan_share, inf_share: of the output's elements where it is not finite.
@@ -44,6 +44,7 @@ class LayerStats:
     finite: bool = True
     inputs_finite: bool = True
     inputs_high: float | None = None
+    inputs_rms: float | None = None
     nan_share: float = 0.0
     inf_share: float = 0.0
     training: bool = True

@@ -1,0 +1,85 @@
+"""The hooks that hang on a user's model: inert objects.
+
+They hold the session weakly, do nothing in copies (deepcopy, pickle and torch.save give a hook that is silent), and
+return None always. A closure would be copied along with an EMA model and report the copy as the original.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from neuraldbg.watch.measure import output_row
+
+if TYPE_CHECKING:
+    from neuraldbg.watch.session import Session
+
+
+class Silent:
+    """What a copied or unpickled hook becomes: it accepts any call and does nothing."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
+
+def silent() -> Silent:
+    return Silent()
+
+
+class _Hook:
+    """Weak towards the session, silent in copies."""
+
+    def __init__(self, session: Session, index: int) -> None:
+        self.session = weakref.ref(session)
+        self.index = index
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Silent:
+        return Silent()
+
+    def __copy__(self) -> Silent:
+        return Silent()
+
+    def __reduce__(self) -> tuple[Any, tuple[()]]:
+        return silent, ()
+
+
+class BeforeForward(_Hook):
+    """Module forward pre-hook with keyword arguments: where a call begins, and what entered."""
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if torch.compiler.is_compiling():
+            return
+        session = self.session()
+        if session is not None:
+            session.before_forward(self.index, module, args, kwargs)
+
+
+class AfterForward(_Hook):
+    """Module forward hook. While a graph is traced it only writes one row of a preallocated tensor."""
+
+    def __init__(self, session: Session, index: int, buffer: Tensor, function: str, rectifier: bool) -> None:
+        super().__init__(session, index)
+        self.buffer, self.function, self.rectifier = buffer, function, rectifier
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if torch.compiler.is_compiling():
+            out = output[0] if isinstance(output, tuple) else output
+            if isinstance(out, Tensor) and out.is_floating_point():
+                row = output_row(out, self.function, None, self.rectifier)
+                self.buffer[self.index].copy_(torch.maximum(self.buffer[self.index], row))
+            return
+        session = self.session()
+        if session is not None:
+            session.after_forward(self.index, module, args, output)
+
+
+class AfterGradient(_Hook):
+    """Post-accumulate-grad hook of one parameter: the first of a backward pass queues the end-of-backward read."""
+
+    def __call__(self, parameter: Tensor) -> None:
+        session = self.session()
+        if session is not None:
+            session.after_gradient(self.index)

@@ -1,0 +1,196 @@
+"""The loss as its own operator saw it: found in the autograd graph where backward starts (signal B).
+
+Autograd keeps an operator's inputs for its backward pass; `NllLossBackward0._saved_target` is the target tensor itself.
+So loss value, target range and the loss of a constant prediction come without the user's help, and are the same when
+the loss is scaled, accumulated or regularised.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import deque
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from neuraldbg.record import LossStats
+
+NODES = 400  # nodes of the graph looked at from the loss downwards
+REDUCTION = {0: "none", 1: "mean", 2: "sum"}
+KINDS = {
+    "NllLossBackward0": "nll",
+    "NllLoss2DBackward0": "nll",
+    "MseLossBackward0": "mse",
+    "BinaryCrossEntropyBackward0": "bce",
+    "BinaryCrossEntropyWithLogitsBackward0": "bce_with_logits",
+    "SmoothL1LossBackward0": "smooth_l1",
+    "HuberLossBackward0": "huber",
+    "KlDivBackward0": "kl_div",
+}
+LOSS_COLUMNS = ("value", "chance", "target_low", "target_high", "target_rms", "outlier", "output_low", "output_high")
+_SCALERS = {"MulBackward0", "DivBackward0", "NegBackward0"}
+
+
+@dataclasses.dataclass(frozen=True)
+class FoundLoss:
+    """A loss operator of this backward pass; `values` follow LOSS_COLUMNS, on the device."""
+
+    kind: str
+    reduction: str | None
+    values: Tensor
+    probabilities: bool
+
+
+def unscaled(loss: Tensor) -> tuple[Tensor, bool]:
+    """The loss before constant factors (GradScaler's scale, division by the accumulation count).
+
+    Only a chain of multiplications by tensors without gradient is undone. Returns (value, whether anything was).
+    """
+    node, value, changed = loss.grad_fn, loss.detach(), False
+    for _ in range(4):
+        name = node.name() if node is not None else ""
+        if name not in ("MulBackward0", "DivBackward0"):
+            break
+        live = [n for n, _ in node.next_functions if n is not None]
+        other = _saved(node, "_saved_other")
+        if len(live) != 1 or other is None or other.numel() != 1 or live[0].name() == "torch::autograd::AccumulateGrad":
+            break
+        value = value / other if name == "MulBackward0" else value * other
+        node, changed = live[0], True
+    return value, changed
+
+
+def _saved(node: Any, name: str) -> Any:
+    try:
+        return getattr(node, name)
+    except (AttributeError, RuntimeError):  # not saved by this version, or freed already
+        return None
+
+
+def find_loss(root: Any) -> FoundLoss | None:
+    """The loss operator that weighs most: the first one met from the loss tensor downwards."""
+    queue, seen = deque([root]), set()
+    while queue and len(seen) < NODES:
+        node = queue.popleft()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        kind = KINDS.get(node.name())
+        if kind:
+            found = read_operator(node, kind)
+            if found is not None:
+                return found
+        queue.extend(n for n, _ in node.next_functions)
+    return None
+
+
+def read_operator(node: Any, kind: str) -> FoundLoss | None:
+    output, target = _saved(node, "_saved_self"), _saved(node, "_saved_target")
+    if output is None or target is None or not output.numel():
+        return None
+    with torch.no_grad():
+        measured = _MEASURES[kind](output.detach(), target.detach(), node)
+        if measured is None:
+            return None
+        value, chance = measured
+        values = torch.stack([v.double() for v in (value, chance, *target_stats(target.detach(), kind))])
+        low, high = torch.aminmax(output.detach().double())
+        values = torch.cat([values, low.reshape(1), high.reshape(1)])
+    reduction = _saved(node, "_saved_reduction")
+    probabilities = kind == "nll" and _softmax_below(node)
+    return FoundLoss(kind, REDUCTION.get(reduction) if isinstance(reduction, int) else None, values, probabilities)
+
+
+def _softmax_below(node: Any) -> bool:
+    """Whether the log-softmax under a cross-entropy is fed by another softmax, views between them allowed."""
+    for _ in range(6):
+        following = [n for n, _ in node.next_functions if n is not None]
+        if not following:
+            return False
+        node = following[0]
+        name = node.name()
+        if name == "SoftmaxBackward0":
+            return True
+        if not ("LogSoftmax" in name or "View" in name or "Transpose" in name or "Permute" in name):
+            return False
+    return False
+
+
+def target_stats(target: Tensor, kind: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(low, high, rms, outlier: largest abs(t - median) / median absolute deviation)."""
+    t = target.double().reshape(-1)
+    nothing = t.new_full((), math.nan)
+    if kind == "nll":
+        return t.min(), t.max(), nothing, nothing
+    low, high = torch.aminmax(t)
+    centre = t.median()
+    deviation = (t - centre).abs()
+    outlier = deviation.max() / deviation.median().clamp_min(1e-12) if t.numel() >= 8 else nothing
+    return low, high, (t * t).mean().sqrt(), outlier
+
+
+def _nll(output: Tensor, target: Tensor, node: Any) -> tuple[Tensor, Tensor] | None:
+    ignore = _saved(node, "_saved_ignore_index")
+    ignore = ignore if isinstance(ignore, int) else -100
+    ignore = ignore - 2**64 if ignore >= 2**63 else ignore
+    weight = _saved(node, "_saved_weight")
+    value = F.nll_loss(output.float(), target, weight.float() if weight is not None else None, ignore_index=ignore)
+    classes = output.shape[1] if output.dim() > 1 else output.shape[0]
+    counted = torch.bincount(target.reshape(-1).clamp(0, classes - 1), minlength=classes).double()
+    return value, torch.special.entr(counted / counted.sum()).sum()
+
+
+def _binary_chance(target: Tensor) -> Tensor:
+    """Entropy of the mean target; NaN where targets leave [0, 1] and there is no such thing."""
+    mean = target.double().mean()
+    inside = (target.min() >= 0) & (target.max() <= 1)
+    chance = torch.special.entr(mean.clamp(0, 1)) + torch.special.entr((1 - mean).clamp(0, 1))
+    return torch.where(inside, chance, chance.new_full((), math.nan))
+
+
+def _bce(output: Tensor, target: Tensor, node: Any) -> tuple[Tensor, Tensor] | None:
+    p = output.double().clamp(1e-12, 1 - 1e-12)
+    t = target.double()
+    return -(t * p.log() + (1 - t) * (1 - p).log()).mean(), _binary_chance(target)
+
+
+def _bce_with_logits(output: Tensor, target: Tensor, node: Any) -> tuple[Tensor, Tensor] | None:
+    z, t = output.double(), target.double()
+    return (F.softplus(z) - t * z).mean(), _binary_chance(target)
+
+
+def _squared(output: Tensor, target: Tensor, node: Any) -> tuple[Tensor, Tensor] | None:
+    o, t = output.double(), target.double()
+    centred = t - t.mean(0, keepdim=True) if t.dim() and t.shape[0] > 1 else t
+    return ((o - t) ** 2).mean(), (centred**2).mean()
+
+
+def _absolute(output: Tensor, target: Tensor, node: Any) -> tuple[Tensor, Tensor] | None:
+    o, t = output.double(), target.double()
+    centred = t - t.median() if t.dim() and t.shape[0] > 1 else t
+    return (o - t).abs().mean(), centred.abs().mean()
+
+
+def _divergence(output: Tensor, target: Tensor, node: Any) -> tuple[Tensor, Tensor] | None:
+    t = target.double()
+    value = (torch.special.xlogy(t, t) - t * output.double()).mean()
+    return value, value.new_full((), math.nan)
+
+
+_MEASURES = {
+    "nll": _nll,
+    "mse": _squared,
+    "bce": _bce,
+    "bce_with_logits": _bce_with_logits,
+    "smooth_l1": _absolute,
+    "huber": _absolute,
+    "kl_div": _divergence,
+}
+
+
+def read(found: FoundLoss, numbers: list[float]) -> LossStats:
+    named = {k: (v if math.isfinite(v) else None) for k, v in zip(LOSS_COLUMNS, numbers, strict=True)}
+    return LossStats(kind=found.kind, reduction=found.reduction, probabilities=found.probabilities, **named)

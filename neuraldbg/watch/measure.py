@@ -1,0 +1,148 @@
+"""Tensor -> numbers on the tensor's own device: pure functions, no host synchronisation, no state.
+
+Every statistic of a module's output is one column of `COLUMNS`. Columns are signed so that the maximum over several
+calls in one step is the number to keep (the lowest value is stored as its negative); -inf means "not measured".
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+COLUMNS = (
+    "rms",
+    "-low",
+    "high",
+    "mean",
+    "spread",  # the largest of the calls: a module that varies in one call is not constant
+    "saturated",
+    "-derivative",
+    "-entropy",
+    "inputs_high",
+    "offset",
+    "inputs_rms",
+    "-dead_now",
+)
+WIDTH = len(COLUMNS)
+UNSEEN = float("-inf")
+
+TANH_LIMIT = 0.99  # peers.md 4.2: the tail in which tanh's derivative is below 2 %
+SIGMOID_LIMIT = 0.01  # the same for the logistic function: below 4 % of its largest derivative
+ROWS = 4096  # rows of a tensor that per-unit statistics look at; more change a standard deviation by under 2 %
+
+
+def as_float(x: Tensor) -> Tensor:
+    """A float view of any tensor that has values worth measuring (complex as pairs, float8 as bfloat16)."""
+    x = x.detach()
+    if x.is_complex():
+        return torch.view_as_real(x)
+    if x.dtype in (torch.float32, torch.float64):
+        return x
+    return x.float()
+
+
+def rows_of(x: Tensor) -> Tensor:
+    """The tensor as [samples, units]: channels for images [N, C, ...], the last dimension otherwise."""
+    if x.dim() >= 4:
+        x = x.movedim(1, -1)
+    if x.dim() == 0:
+        return x.reshape(1, 1)
+    if x.dim() == 1:
+        return x.reshape(-1, 1)
+    rows = x.reshape(-1, x.shape[-1])
+    if rows.shape[0] > ROWS:
+        rows = rows[:: -(-rows.shape[0] // ROWS)]
+    return rows
+
+
+def output_row(out: Tensor, function: str, inputs: Tensor | None, rectifier: bool = False) -> Tensor:
+    """The statistics of one call as a vector [len(COLUMNS)], float32.
+
+    out: the module's output; function: the bounded function whose output this is ("tanh", "sigmoid", "softmax"),
+    "tanh()" or "sigmoid()" where the function is applied after the module, or "". inputs: the call's input where it is
+    not the measured output of another module. rectifier: count the units that no sample of this call activates.
+    """
+    x = as_float(out)
+    unseen = x.new_full((), UNSEEN)
+    low, high = torch.aminmax(x)
+    rms = torch.linalg.vector_norm(x) / x.numel() ** 0.5
+    rows = rows_of(x)
+    spread = offset = unseen
+    if rows.shape[0] > 1:
+        std, mean = torch.std_mean(rows, dim=0)
+        spread = std.mean() / rms.clamp_min(1e-30)
+        offset = (mean.abs() / std.clamp_min(1e-30)).mean()
+    saturated, derivative, entropy = bounded(x, function, unseen)
+    inputs_high = inputs_rms = unseen
+    if inputs is not None and inputs.numel():
+        given = as_float(inputs)
+        inputs_high = given.abs().amax()
+        inputs_rms = torch.linalg.vector_norm(given) / given.numel() ** 0.5
+    dead_now = 1 - (rows.amax(0) > 0).float().mean() if rectifier else -unseen
+    values = [rms, -low, high, x.mean(), spread, saturated, -derivative, -entropy, inputs_high, offset, inputs_rms, -dead_now]
+    return torch.stack([v.float() for v in values])
+
+
+def bounded(x: Tensor, function: str, unseen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(share at the limits, mean f' / max f', normalised entropy) of a bounded function's output."""
+    if function.endswith("()"):
+        x = torch.tanh(x) if function == "tanh()" else torch.sigmoid(x)
+        function = function[:-2]
+    if function == "tanh":
+        return (x.abs() > TANH_LIMIT).float().mean(), (1 - x * x).mean(), -unseen
+    if function == "sigmoid":
+        return (torch.abs(x - 0.5) > 0.5 - SIGMOID_LIMIT).float().mean(), (4 * x * (1 - x)).mean(), -unseen
+    if function == "softmax" and x.shape[-1] > 1:
+        return unseen, -unseen, row_entropy(x)
+    return unseen, -unseen, -unseen
+
+
+def row_entropy(p: Tensor) -> Tensor:
+    """Mean over rows of the entropy over the log of the number of keys that are not masked out (Zhai et al. 2023)."""
+    visible = (p > 0).sum(-1).clamp_min(2)
+    return (torch.special.entr(p).sum(-1) / visible.log()).mean()
+
+
+def active_units(out: Tensor) -> Tensor:
+    """Which units are above zero on some sample, as bool [units]."""
+    x = out.detach()
+    if x.dim() >= 4:
+        x = x.movedim(1, -1)
+    x = x.reshape(-1, x.shape[-1]) if x.dim() > 1 else x.reshape(-1, 1)
+    return x.amax(0) > 0
+
+
+def gate_row(x: Tensor, weight: Tensor, bias: Tensor | None, kind: str) -> Tensor:
+    """Share of an LSTM's or GRU's sigmoid gates at their limits, by the input's part of the pre-activation alone.
+
+    The fused kernels show no gate; the recurrent part is bounded by its weights, so an input that drives the gates
+    by itself is visible without it. x: [..., features]; weight: [gates * hidden, features].
+    """
+    rows = rows_of(as_float(x))[:256]
+    z = rows @ as_float(weight).t()
+    if bias is not None:
+        z = z + as_float(bias)
+    hidden = weight.shape[0] // (4 if kind == "LSTM" else 3)
+    if kind == "LSTM":  # input, forget, cell, output: the cell candidate is a tanh
+        z = torch.cat([z[:, : 2 * hidden], z[:, 3 * hidden :]], 1)
+    else:  # reset, update, candidate
+        z = z[:, : 2 * hidden]
+    gate = torch.sigmoid(z)
+    return (torch.abs(gate - 0.5) > 0.5 - SIGMOID_LIMIT).float().mean()
+
+
+def flat_sample(x: Tensor, most: int) -> Tensor:
+    """At most `most` elements of a tensor, evenly spaced, as a new flat float tensor."""
+    flat = x.detach()
+    flat = flat.coalesce().values().reshape(-1) if flat.is_sparse else flat.reshape(-1)
+    if flat.numel() > most:
+        flat = flat[:: -(-flat.numel() // most)]
+    return flat.float() if flat.dtype != torch.float32 else flat.clone()
+
+
+def norms(tensors: list[Tensor]) -> list[Tensor]:
+    """L2 norms as float32 scalars, one fused call; finiteness shows in the norm (NaN and inf propagate)."""
+    plain = [t.coalesce().values() if t.is_sparse else t for t in tensors]
+    if all(t.dtype == torch.float32 for t in plain):
+        return list(torch._foreach_norm(plain))
+    return [torch.linalg.vector_norm(t, dtype=torch.float32) for t in plain]

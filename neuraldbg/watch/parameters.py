@@ -1,0 +1,249 @@
+"""Gradients, updates and ownership of the watched parameters, with bounded copies."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from neuraldbg.record import OptimizerFacts, ParameterFacts, ParameterStats
+from neuraldbg.watch.measure import flat_sample, norms
+
+SAMPLE = 16384  # elements of one tensor that updates are read from
+COSINE_SAMPLE = 1024  # elements of one tensor in the gradient's direction
+
+
+@dataclass
+class Watched:
+    """One parameter and what is remembered of it between signals."""
+
+    name: str
+    module: str
+    ref: weakref.ref[Tensor]
+    facts: ParameterFacts
+    owner: int | None = None
+    grad_norm: Tensor | None = None  # at the end of the last backward pass, pre-clip
+    consumed_norm: Tensor | None = None  # the same when its owner stepped
+    mark: tuple[int, int] | None = None  # identity and version of the gradient when it was consumed
+    ended: tuple[int, int] | None = None  # the same at the end of the last backward pass
+    tainted: bool = False  # its gradient contains one that was consumed before
+    carried: bool = False
+    previous: Tensor | None = None
+    start_rms: float | None = None
+
+
+@dataclass
+class Owner:
+    """An optimizer that stepped, weakly held, and which parameters it holds."""
+
+    ref: weakref.ref[Any]
+    facts: OptimizerFacts
+    members: list[int] = field(default_factory=list)
+    groups: int = 0
+
+
+class ParameterWatch:
+    """All trainable and frozen parameters of the session's models."""
+
+    def __init__(self, budget: int) -> None:
+        self.items: list[Watched] = []
+        self.index: dict[int, int] = {}
+        self.owners: list[Owner] = []
+        self.budget = budget
+        self.cosine_before: Tensor | None = None
+        self.snapshot_step: int | None = None
+        self.most = SAMPLE
+
+    def add(self, model: nn.Module, modules: dict[int, str]) -> None:
+        """Take in a model's parameters; `modules` maps id(module) to its name."""
+        for module_name, module in model.named_modules(remove_duplicate=True):
+            for name, p in module.named_parameters(recurse=False):
+                if id(p) in self.index or isinstance(p, nn.parameter.UninitializedParameter):
+                    continue
+                self.index[id(p)] = len(self.items)
+                facts = ParameterFacts(
+                    name=name,
+                    module=module_name,
+                    numel=p.numel(),
+                    dims=p.dim(),
+                    dtype=str(p.dtype).removeprefix("torch."),
+                    trainable=p.requires_grad,
+                )
+                self.items.append(Watched(name, modules.get(id(module), module_name), weakref.ref(p), facts))
+        total = sum(min(w.facts.numel, SAMPLE) for w in self.items) or 1
+        self.most = SAMPLE if total * 4 <= self.budget else max(16, int(SAMPLE * self.budget / (total * 4)))
+
+    def live(self) -> list[tuple[Watched, Tensor]]:
+        return [(w, p) for w in self.items if (p := w.ref()) is not None]
+
+    # --- gradients -----------------------------------------------------------------------------
+
+    def begin_backward(self) -> None:
+        """Before backward: which buffers still hold a gradient that an optimizer has consumed.
+
+        Version counters tell whether a buffer was zeroed since, but not through `.data`; so a suspicion is checked
+        once against the values, which is the only case in which this reads from the device.
+        """
+        suspects: list[tuple[Watched, Tensor]] = []
+        for w, p in self.live():
+            g = p.grad
+            here = None if g is None else (id(g), g._version)
+            if here is None or not (here == w.mark or (w.tainted and here == w.ended)):
+                w.tainted = False
+            elif g is not None and not w.tainted:
+                suspects.append((w, g))
+            w.mark = None
+        if suspects and bool(torch.stack(norms([g.detach() for _, g in suspects])).amax() > 0):
+            for w, _ in suspects:
+                w.tainted = True
+
+    def end_backward(self) -> list[Tensor]:
+        """After backward: the norm of every gradient, one fused call; returned as scalars on the device."""
+        found = [(w, p.grad) for w, p in self.live() if p.grad is not None and p.grad.numel()]
+        for w in self.items:
+            w.grad_norm = None
+        scalars = norms([g.detach() for _, g in found]) if found else []
+        for (w, g), n in zip(found, scalars, strict=True):
+            w.grad_norm, w.ended = n, (id(g), g._version)
+        return scalars
+
+    def quick_norm(self) -> Tensor | None:
+        """The global gradient norm alone (the cheap sentinel of steps that are not sampled)."""
+        grads = [p.grad.detach() for _, p in self.live() if p.grad is not None and p.grad.numel()]
+        return torch.linalg.vector_norm(torch.stack(norms(grads))) if grads else None
+
+    # --- optimizers ----------------------------------------------------------------------------
+
+    def owner_of(self, optimizer: Any) -> int | None:
+        """The optimizer's number, if it holds a watched parameter; its facts are read when its groups change."""
+        for k, known in enumerate(self.owners):
+            if known.ref() is optimizer:
+                if known.groups != sum(len(g["params"]) for g in optimizer.param_groups):
+                    self._read(k, optimizer)
+                return k
+        held = [i for g in optimizer.param_groups for p in g["params"] if (i := self.index.get(id(p))) is not None]
+        if not held:
+            return None
+        self.owners.append(Owner(weakref.ref(optimizer), OptimizerFacts(type(optimizer).__name__, ())))
+        self._read(len(self.owners) - 1, optimizer)
+        return len(self.owners) - 1
+
+    def _read(self, k: int, optimizer: Any) -> None:
+        groups = optimizer.param_groups
+        members = [i for g in groups for p in g["params"] if (i := self.index.get(id(p))) is not None]
+        first = groups[0]
+        for i in members:
+            self.items[i].owner = k
+        momentum = first.get("momentum", first.get("betas", (0.0,))[0])
+        self.owners[k] = Owner(
+            ref=self.owners[k].ref,
+            facts=OptimizerFacts(
+                kind=type(optimizer).__name__,
+                rates=rates_of(optimizer),
+                eps=_number(first.get("eps")),
+                weight_decay=_number(first.get("weight_decay")) or 0.0,
+                momentum=_number(momentum) or 0.0,
+                parameters=len(members),
+            ),
+            members=members,
+            groups=sum(len(g["params"]) for g in groups),
+        )
+
+    def consumed(self, k: int) -> None:
+        """An optimizer stepped: what it used, and the mark by which a second use is known."""
+        for i in self.owners[k].members:
+            w = self.items[i]
+            p = w.ref()
+            w.consumed_norm = w.grad_norm
+            if p is None or p.grad is None:
+                w.mark = None
+                continue
+            w.carried = w.carried or w.tainted
+            w.mark = (id(p.grad), p.grad._version)
+
+    def rates(self) -> tuple[float, ...]:
+        live = [o for k in self.owners if (o := k.ref()) is not None]
+        return tuple(r for o in live for r in rates_of(o))
+
+    # --- weights -------------------------------------------------------------------------------
+
+    def snapshot(self, step: int) -> None:
+        """Copy the watched elements of every trainable parameter, unless the last step's are still there."""
+        if self.snapshot_step != step:
+            for w, p in self.live():
+                w.previous = flat_sample(p, self.most) if p.requires_grad and p.numel() else None
+            self.snapshot_step = step
+
+    def moved(self) -> bool:
+        """Whether any watched element differs from the snapshot (asked only while no optimizer was seen)."""
+        pairs = [(w.previous, flat_sample(p, self.most)) for w, p in self.live() if w.previous is not None]
+        return any(not torch.equal(a, b) for a, b in pairs if a.shape == b.shape)
+
+    def measure(self, step: int) -> tuple[list[int], list[Tensor]]:
+        """After the step: (indices, scalars) of weight norms, then update norms; the copies move on."""
+        now = [(i, flat_sample(p, self.most)) for i, w in enumerate(self.items) if (p := w.ref()) is not None and p.numel()]
+        if not now:
+            return [], []
+        weights = norms([x for _, x in now])
+        updates = []
+        for i, x in now:
+            before = self.items[i].previous
+            updates.append(x - before if before is not None and before.shape == x.shape else x.new_full((1,), math.nan))
+            self.items[i].previous = x if self.items[i].facts.trainable else None
+        self.snapshot_step = step + 1
+        return [i for i, _ in now], weights + norms(updates)
+
+    def cosine(self) -> Tensor | None:
+        """Cosine of this step's gradient with the one before, on a sample of the weight tensors."""
+        parts = [
+            flat_sample(p.grad, COSINE_SAMPLE)
+            for _, p in self.live()
+            if p.grad is not None and p.dim() > 1 and not p.grad.is_sparse and p.numel()
+        ]
+        if not parts:
+            self.cosine_before = None
+            return None
+        now, before = torch.cat(parts), self.cosine_before
+        self.cosine_before = now
+        if before is None or before.shape != now.shape:
+            return None
+        return (now @ before) / (now.norm() * before.norm()).clamp_min(1e-38)
+
+    def stats(self, i: int, weight: float, update: float, gradient: float | None) -> ParameterStats:
+        """One parameter's numbers from transferred norms (of the sampled elements) and its gradient's norm."""
+        w = self.items[i]
+        count = min(w.facts.numel, -(-w.facts.numel // max(1, -(-w.facts.numel // self.most))))
+        rms = weight / math.sqrt(max(count, 1))
+        if w.start_rms is None:
+            w.start_rms = rms
+        ratio = moved = None
+        if not math.isnan(update) or not math.isfinite(weight):
+            moved = not (update == 0.0)
+            ratio = update / weight if weight > 0 and math.isfinite(update) and math.isfinite(weight) else None
+        return ParameterStats(
+            gradient=None if gradient is None else gradient / math.sqrt(max(w.facts.numel, 1)),
+            weight=rms,
+            update=ratio,
+            moved=moved if w.facts.trainable else None,
+            carried=w.carried,
+            weight_finite=math.isfinite(weight),
+        )
+
+    def reset_step(self) -> None:
+        for w in self.items:
+            w.consumed_norm, w.carried = None, False
+
+
+def rates_of(optimizer: Any) -> tuple[float, ...]:
+    return tuple(r for g in optimizer.param_groups if (r := _number(g.get("lr"))) is not None)
+
+
+def _number(value: Any) -> float | None:
+    """A plain float; a tensor on an accelerator is not read (that would wait for it)."""
+    if isinstance(value, Tensor):
+        return float(value) if value.numel() == 1 and value.device.type == "cpu" else None
+    return float(value) if isinstance(value, (int, float)) else None
