@@ -21,7 +21,7 @@ EXPECTED = {
     "cnn-corrupted-batch": "nan_in_input",
 }
 
-# Reads the store as a user would; one line a run: name, accuracy, verdict, cause, whether description and page are there.
+# Reads the store as a user would; a line a run: name, status, accuracy, verdict, cause, description drawn, files there.
 READ = """
 import sys, mlflow
 mlflow.set_tracking_uri(sys.argv[1])
