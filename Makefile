@@ -15,6 +15,7 @@ help:  ## This list.
 
 # --editable, because a plain install is hidden by the folder ./neuraldbg, which has no integrations in it.
 $(READY): requirements-dev.lock pyproject.toml
+	@echo "Making .venv; the first time takes a few minutes."
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
