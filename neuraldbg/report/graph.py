@@ -45,8 +45,16 @@ def event_group(event_type: str) -> str:
 
 
 def caption(node: GraphNode) -> tuple[str, str, str]:
-    """(what, where, when) of a node; what its label says already is not said twice."""
-    title = clean(node.label, 160)
+    """(what, where, when) of a node.
+
+    Labels may end in the place and the step, as links of a chain do; on lines of their own these survive where a long
+    text is cut, and nothing is said twice.
+
+    >>> caption(GraphNode("E0", "dead units in 'fc1' (step 3)", "dead_units", 3, "fc1", 2))
+    ('dead units', 'fc1', 'step 3 ×2')
+    """
+    label = node.label.removesuffix(f" (step {node.step})").removesuffix(f" in '{node.layer_name}'")
+    title = clean(label, 160)
     if node.kind == "cause" and title in CAUSES:
         title = title.replace("_", " ")
     name = "" if node.layer_name is None else clean(node.layer_name, 80) or "the model"

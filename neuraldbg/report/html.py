@@ -74,7 +74,7 @@ def _card(h: CausalHypothesis, claimed: bool) -> dict[str, Any]:
     return {
         "claimed": claimed,
         "cause": clean(h.cause),
-        "words": cause_words(h.cause) if h.cause != "unknown" else "none of the known causes explains it",
+        "words": cause_words(h.cause),
         "failure": clean(h.failure_type).replace("_", " "),
         "layer": layer(h.layer_name) or "no single layer",
         "step": h.step,

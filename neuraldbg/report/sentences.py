@@ -62,6 +62,7 @@ CAUSES: Mapping[str, str] = MappingProxyType(
         "duplicated_batches": "the same samples again and again",
         "label_error": "wrong labels",
         "target_outlier": "one extreme target",
+        "unknown": "none of the known causes explains it",
     }
 )
 
@@ -168,6 +169,10 @@ def describe(claim: Claim, root: SemanticEvent | None) -> str:
     'Optimizer instability detected at step 50, likely due to a jump of the learning rate'
     """
     root = root or claim.root
+    seen_at, since = claim.step, ""
+    spike = _spike_after(claim, root)
+    if spike is not None:
+        root, seen_at, since = spike, spike.step, f" at step {claim.step}"
     where = layer(claim.layer_name)
     template = _BY_SYMPTOM.get(root.symptom) if root else None
     template = template or _BY_FAILURE.get(claim.failure_type, clean(claim.failure_type).replace("_", " ") + "{in}")
@@ -175,18 +180,34 @@ def describe(claim: Claim, root: SemanticEvent | None) -> str:
         {
             "in": f" in {where}" if where else "",
             "of": f" of {where}" if where else "",
-            "to": f"input to {where}" if claim.layer_name else "the model's input",
+            "to": _input(claim, root),
         }
     )
     if where and where not in seen:
         seen += f" ({where})"
-    sentence = f"{seen} at step {claim.step}{_onset(root, claim.step)}"
+    sentence = f"{seen} at step {seen_at}{_onset(root, seen_at)}"
     if claim.cause == "unknown":
-        sentence += "; none of the known causes explains it"
+        sentence += f"; {cause_words(claim.cause)}"
     else:
-        sentence += f", likely due to {cause_words(claim.cause)}"
+        sentence += f", likely due to {cause_words(claim.cause)}{since}"
     number = clean(claim.summary, 240).rstrip(". ")
     return f"{sentence} ({number})" if number else sentence
+
+
+def _spike_after(claim: Claim, root: SemanticEvent | None) -> SemanticEvent | None:
+    """The loss spike that people saw, where the root is what the optimizer did to bring it about."""
+    if root is None or root.symptom not in ("rate_jump", "violent_update"):
+        return None
+    if claim.failure_type != "optimizer_instability":
+        return None
+    spikes = [e for e in claim.evidence_for if e.symptom == "loss_spike" and e.step >= claim.step]
+    return min(spikes, key=lambda e: e.order, default=None)
+
+
+def _input(claim: Claim, root: SemanticEvent | None) -> str:
+    """Bad data has no layer to blame; the layer that it enters (where the event knows it) says which input is meant."""
+    name = claim.layer_name or (root.metadata.get("layer") if root else None)
+    return f"input to {layer(str(name))}" if name else "the model's input"
 
 
 def _onset(root: SemanticEvent | None, step: int) -> str:
@@ -283,7 +304,7 @@ def confidence_words(confidence: float) -> str:
 def confidence(hypothesis: CausalHypothesis) -> str:
     """Confidence in a word and a number; one without a calibration entry says so."""
     text = f"{confidence_words(hypothesis.confidence)} ({hypothesis.confidence:.2f})"
-    return f"{text}, uncalibrated" if hypothesis.metadata.get("uncalibrated") else text
+    return f"{text}, uncalibrated" if hypothesis.metadata.get("calibrated") is False else text
 
 
 def looked_at(coverage: Coverage, steps: int) -> str:

@@ -73,7 +73,7 @@ def build_failed(names=LAYERS):
         evidence_against=(recovered(norm, 24),),
         causal_chain=("violent_update", "activation_growth", "dead_units", "loss_plateau"),
         refuted_by="the same units die with a rate ten times smaller",
-        metadata={"uncalibrated": True, "rates": (0.5, 0.05), "margin": math.nan},
+        metadata={"calibrated": False, "rates": (0.5, 0.05), "margin": math.nan},
     )
     second = CausalHypothesis(
         failure_type="dead_neurons",
@@ -89,7 +89,7 @@ def build_failed(names=LAYERS):
     graph = CausalGraph(
         (
             GraphNode("c", "learning_rate_too_high", "cause", 20),
-            GraphNode("a", update.text, "violent_update", 20, names[0]),
+            GraphNode("a", f"{update.text} in '{names[0]}' (step 20)", "violent_update", 20, names[0]),
             GraphNode("b", grown.text, str(grown.event_type), 20, names[1]),
             GraphNode("s", spike.text, str(spike.event_type), 21),
             GraphNode("d", dead.text, str(dead.event_type), 22, names[1], 2),
