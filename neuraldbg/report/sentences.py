@@ -206,7 +206,7 @@ def _spike_after(claim: Claim, root: SemanticEvent | None) -> SemanticEvent | No
 
 def _input(claim: Claim, root: SemanticEvent | None) -> str:
     """Bad data has no layer to blame; the layer that it enters (where the event knows it) says which input is meant."""
-    name = claim.layer_name or (root.metadata.get("layer") if root else None)
+    name = claim.layer_name or (root.layer_name or root.metadata.get("enters") if root else None)
     return f"input to {layer(str(name))}" if name else "the model's input"
 
 
@@ -250,7 +250,7 @@ _LABELS: Mapping[str, str] = MappingProxyType(
     }
 )
 _PERCENT = frozenset({"share", "covered", "nan_share", "inf_share"})
-_BORING = frozenset({"position", "since"})  # for rules, not for readers
+_BORING = frozenset({"position", "since", "enters"})  # for rules, not for readers
 _FIRST = ("rms", "baseline", "share", "before", "after")  # a value and what it is compared to stand together
 
 
