@@ -16,6 +16,7 @@ Point = tuple[float, float]
 GAP_ALONG = 44.0  # room for a curve and its arrowhead
 GAP_ACROSS = 14.0
 LANE = 8.0  # width of the empty place that a long edge takes
+SHORT = 10.0  # no straight piece shorter than this: an arrowhead must fit on the last one
 SWEEPS = 12  # the order is stable after fewer; a graph has at most some 40 nodes
 
 
@@ -138,12 +139,13 @@ def place(
         points = []
         for cell in cells:
             i, c = _rank_of(cell, rank), centre[cell] - low + margin
-            if cell in sizes:
-                middle = start[i] + depth[i] / 2
-                half = sizes[cell][along] / 2
-                points.append(point(middle + (half if cell == cells[0] else -half), c))
-            else:
-                points += [point(start[i], c), point(start[i] + depth[i], c)]
+            borders = [start[i], start[i] + depth[i]]
+            if cell in sizes:  # straight on to the layer's border, past wider boxes of the same layer
+                half, middle = sizes[cell][along] / 2, start[i] + depth[i] / 2
+                borders = [middle + half, borders[1]] if cell == cells[0] else [borders[0], middle - half]
+                if borders[1] - borders[0] < SHORT:
+                    borders = [middle + half if cell == cells[0] else middle - half]
+            points += [point(a, c) for a in borders]
         routes[edge] = tuple(points) if straightened == edge else tuple(reversed(points))
     length = (start[-1] + depth[-1] if layers else 0.0) + margin
     width, height = point(length, high - low + 2 * margin)
