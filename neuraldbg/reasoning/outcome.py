@@ -1,0 +1,120 @@
+"""Whether, where and since when a training was hurt: the questions that rules and the verdict share.
+
+A cause without a consequence is a note. What counts as a consequence is the wide sense measured on labelled
+runs: loss not falling though above chance, anything non-finite, a temporary jump above chance, parameters that
+never move, capacity lost for good, data whose defect is seen exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from neuraldbg.events import SemanticEvent
+from neuraldbg.run import Run
+
+FOREVER = 1_000_000_000  # a window for mechanisms whose delay depends on the rate, not on the mechanism
+
+NONFINITE = ("nonfinite_activation", "loss_nonfinite", "nonfinite_gradient", "nonfinite_weight")
+
+BLOW_UP: Mapping[str, int] = MappingProxyType(
+    {
+        "exploding_gradient": FOREVER,
+        "loss_diverging": FOREVER,
+        "violent_update": FOREVER,
+        "activation_growth": FOREVER,
+        "loss_oscillating": FOREVER,
+        "saturated_gradient": FOREVER,
+        **dict.fromkeys(NONFINITE, FOREVER),
+    }
+)
+"""What a runaway ends in; slow ones take hundreds of steps, so the link is the mechanism, not a window."""
+
+STARVED: Mapping[str, int] = MappingProxyType(
+    {
+        "vanishing_with_depth": FOREVER,
+        "vanishing_gradient": FOREVER,
+        "vanishing_group": FOREVER,
+        "zero_gradient": FOREVER,
+        "constant_output": FOREVER,
+        "loss_plateau": FOREVER,
+        "slow_progress": FOREVER,
+    }
+)
+"""What follows where no usable gradient arrives any more."""
+
+CHANCE = 0.9  # loss / chance: healthy runs end at 0.67 at most, stuck ones at 0.93 to 1.03
+NOT_FALLING = 0.9  # tail / head of the loss; label smoothing, healthy, has 0.84
+
+
+def value(event: SemanticEvent, key: str, default: float) -> float:
+    """A number from an event's metadata; events appended by hand may lack it or hold anything."""
+    found = event.metadata.get(key)
+    return float(found) if isinstance(found, (int, float)) else default
+
+
+def recovers(run: Run, event: SemanticEvent) -> bool:
+    """Whether the state that this event entered was left again, for the layer that it names."""
+    return any(
+        e.is_recovery and e.symptom == event.symptom and e.layer_name == event.layer_name and e.step >= event.step
+        for e in run.events
+    )
+
+
+def lasting(run: Run, *symptoms: str, since: int = 0, within: int = FOREVER) -> Iterator[SemanticEvent]:
+    """Events of these symptoms in a span of steps whose state was not left again."""
+    for event in run.all(*symptoms):
+        if since <= event.step <= since + within and not recovers(run, event):
+            yield event
+
+
+def loss_ruined(run: Run, since: int = 0) -> tuple[SemanticEvent, ...]:
+    """Non-finite values, divergence or a plateau at chance, from this step on and to the end."""
+    return tuple(lasting(run, *NONFINITE, "loss_diverging", "loss_plateau", since=since))
+
+
+def not_learning(run: Run) -> bool:
+    """The loss does not fall although it is above chance, or anything is non-finite at the end."""
+    if next(lasting(run, *NONFINITE, "loss_plateau", "loss_diverging"), None) is not None:
+        return True
+    skill = run.get("skill")
+    head, tail = skill.head(), skill.tail()
+    return head is not None and tail is not None and tail > CHANCE and tail > NOT_FALLING * head
+
+
+def follows(run: Run, root: SemanticEvent, predicts: Mapping[str, int]) -> tuple[SemanticEvent, ...]:
+    """The events that a root predicts and that came: later in (step, phase), within each symptom's window."""
+    return tuple(
+        e
+        for e in run.all(*predicts)
+        if e is not root and e.order >= root.order and e.step - root.step <= predicts[e.symptom]
+    )
+
+
+def capacity_lost(run: Run, share: float = 0.3) -> tuple[SemanticEvent, ...]:
+    """Units dead or pinned for good, at least this share of a layer."""
+    return tuple(e for e in lasting(run, "dead_units", "saturation") if value(e, "share", 0.0) >= share)
+
+
+def grew_before(run: Run, event: SemanticEvent) -> bool:
+    """Whether a runaway came before a non-finite value: then the value is its end and no cause of its own."""
+    if value(event, "growth_lg", 0.0) > 2:  # healthy runs grow by 1.8 decades at most
+        return True
+    slow = ("exploding_gradient", "activation_growth", "violent_update", "loss_diverging", "rate_jump")
+    if any(e.step < event.step for e in run.all(*slow, before=event)):
+        return True
+    return any(e.order <= event.order for e in run.all("recurrent_growth"))
+
+
+def adaptive(run: Run) -> bool:
+    """Whether every optimizer divides by its own gradient scale, so that the loss's scale cancels."""
+    kinds = [o.kind.lower() for o in run.facts.optimizers]
+    return bool(kinds) and all(
+        any(k in kind for k in ("adam", "rmsprop", "adagrad", "lion", "adafactor")) for kind in kinds
+    )
+
+
+def after(run: Run, layer: str | None, other: str | None) -> bool:
+    """Whether `layer` comes after `other` in the forward order."""
+    order = run.facts.forward_order
+    return layer in order and other in order and order.index(layer) > order.index(other)

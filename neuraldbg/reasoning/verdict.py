@@ -1,0 +1,50 @@
+"""Whether the run failed: its own question, apart from which cause did it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from neuraldbg.diagnosis import CausalHypothesis, Claim, Verdict
+from neuraldbg.reasoning.outcome import NONFINITE, lasting, value
+from neuraldbg.run import Run
+
+# Probabilities of failure for what is not graded by a hypothesis; the last judged runs gave no better numbers.
+UNDENIABLE, BY_CAUSE, WARNED, FINE = 0.99, 0.6, 0.2, 0.02
+
+# What is wrong without having hurt the training, and from which share of a layer's units on.
+HARMFUL = (*NONFINITE, "loss_diverging", "loss_plateau", "exploding_gradient", "constant_output", "stuck_parameter")
+HARMFUL_SHARE = {"dead_units": 0.5, "saturation": 0.8}  # healthy runs have 0.42 of a layer dead and 0.09 saturated
+
+
+def unexplained(run: Run, claims: Sequence[Claim]) -> list[Claim]:
+    """`unknown` speaks where no rule claims an outcome."""
+    from neuraldbg.rules.unknown import unknown  # rules read outcome.py, so the folder is imported late
+
+    return [] if any(c.outcome for c in claims) else [c for c in unknown(run) if c.outcome or not claims]
+
+
+def undeniable(run: Run) -> bool:
+    """Non-finite to the end, or diverged: a failure whatever the cause."""
+    loss = run.get("loss").values
+    ended = bool(loss) and not math.isfinite(loss[-1])
+    return ended or next(lasting(run, *NONFINITE, "loss_diverging"), None) is not None
+
+
+def verdict(run: Run, hypotheses: Sequence[CausalHypothesis], notes: Sequence[CausalHypothesis]) -> Verdict:
+    if any(not h.metadata.get("explained_by") for h in hypotheses):
+        return Verdict.FAILED
+    if not run.finished:
+        return Verdict.RUNNING
+    if notes or next(lasting(run, *HARMFUL), None) is not None:
+        return Verdict.WARNING
+    shares = (value(e, "share", 0.0) >= HARMFUL_SHARE[e.symptom] for e in lasting(run, *HARMFUL_SHARE))
+    return Verdict.WARNING if any(shares) else Verdict.HEALTHY
+
+
+def probability(said: Verdict, run: Run, hypotheses: Sequence[CausalHypothesis]) -> float:
+    """Of the run having failed, whatever the cause."""
+    if said is Verdict.FAILED:
+        sure = max((h.confidence for h in hypotheses), default=0.0)
+        return UNDENIABLE if undeniable(run) else round(BY_CAUSE + (UNDENIABLE - BY_CAUSE) * sure, 4)
+    return WARNED if said is Verdict.WARNING else FINE

@@ -1,0 +1,63 @@
+"""What the rules on the first non-finite place share: which place it is, and whether it is a cause of its own."""
+
+from __future__ import annotations
+
+from neuraldbg.events import SemanticEvent
+from neuraldbg.reasoning.outcome import grew_before, value
+from neuraldbg.run import Run
+
+PREDICTS = {
+    "nonfinite_activation": 5,
+    "loss_nonfinite": 5,
+    "nonfinite_gradient": 5,
+    "nonfinite_weight": 5,
+    "loss_spike": 5,
+}
+
+LARGE = 1e4  # finite values of healthy layers are below; an overflow has 1e9 and more right before it
+LARGEST = {"float16": 65504.0}
+DIVIDES = ("div", "mean", "reciprocal", "rsqrt", "normalize", "std", "var")
+LEAVES = (
+    "exp",
+    "log",
+    "sqrt",
+    "acos",
+    "asin",
+    "atanh",
+    "cosh",
+    "sinh",
+    "tan",
+    "softplus",
+    "mul",
+    "mm",
+    "linear",
+    "square",
+)
+
+
+def first_place(run: Run, symptom: str) -> SemanticEvent | None:
+    """The first non-finite place, if it is of this symptom and no runaway led there."""
+    bad = run.first_nonfinite
+    if bad is None or bad.symptom != symptom or grew_before(run, bad):
+        return None
+    return bad
+
+
+def divides(bad: SemanticEvent) -> bool:
+    """Whether 0/0 made it: by the operator where it is known, else NaN out of moderate finite values."""
+    operator = str(bad.metadata.get("operator") or "").lower()
+    if "pow" in operator:
+        return value(bad, "largest", 0.0) < LARGE  # an overflow has large values before it, 0 ** -0.5 has none
+    if any(name in operator for name in DIVIDES):
+        return True
+    if operator and any(name in operator for name in LEAVES):
+        return False
+    return value(bad, "largest", 0.0) < LARGE and value(bad, "inf_share", 0.0) == 0.0
+
+
+def attention_row(run: Run, bad: SemanticEvent) -> bool:
+    """Whether it is a softmax (or an attention layer) that turned whole rows into NaN."""
+    module = run.facts.module(bad.layer_name)
+    if module is None or value(bad, "inf_share", 0.0) > 0:
+        return False
+    return module.activation == "softmax" or "Attention" in module.kind

@@ -1,0 +1,91 @@
+"""Bad initialisation
+
+What it is
+    The weights start too small, too large or alike. Signals shrink or grow by the same factor in every layer, or a
+    layer is silent for every input before the first update.
+
+How it looks
+    At step 0 the signal changes by a decade per layer; or a hidden layer has no active unit at all although no
+    bias and no input offset explains it. The loss stays at chance.
+
+What speaks against it
+    A residual branch that starts at zero on purpose; a loss that falls; inputs of a scale or offset that does the
+    same to any weights; bounded activations, which shrink the gradient with good weights too.
+
+What to do
+    Scale by the fan-in: torch.nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+
+Reference
+    He et al., "Delving Deep into Rectifiers", 2015; Glorot, Bengio, 2010.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from neuraldbg.diagnosis import Claim
+from neuraldbg.events import SemanticEvent
+from neuraldbg.reasoning.outcome import BLOW_UP, STARVED, follows, lasting, not_learning, value
+from neuraldbg.run import Run
+
+ALL_DEAD = 0.9  # of a hidden layer before any update: nothing passes; healthy runs have 0.42 at most
+USUAL_LG = 0.75  # decades that a healthy layer changes the signal by, at most
+OFFSET = 7.5  # mean / standard deviation of the inputs, beyond which the inputs explain dead units
+
+PREDICTS = {**STARVED, **BLOW_UP, "dead_units": 60, "saturation": 20, "signal_growth": 5, "attention_onehot": 20}
+REMEDY = "initialise by the fan-in (torch.nn.init.kaiming_normal_ for ReLU, xavier_uniform_ for tanh)"
+
+
+def bad_initialisation(run: Run) -> Iterator[Claim]:
+    if not not_learning(run):
+        return
+    small, alike = run.first("small_weights"), run.first("identical_units")
+    if small is not None:
+        gain = abs(value(small, "gain_lg", 1.0))
+        summary = f"the signal shrinks {10**gain:.3g}-fold per layer"
+        yield _claim(run, small, "vanishing_gradients", summary, max(0.0, gain - USUAL_LG))
+    elif (large := _large(run)) is not None:
+        gain = value(large, "gain_lg", 1.0)
+        yield _claim(
+            run, large, "exploding_gradients", f"the signal grows {10**gain:.3g}-fold per layer", gain - USUAL_LG
+        )
+    elif (dead := _silent(run)) is not None:
+        yield _claim(run, dead, "dead_neurons", "no unit of this layer is active before the first update", 0.6)
+    elif alike is not None:
+        yield _claim(run, alike, "optimizer_instability", "units that start equal stay equal", 0.3)
+
+
+def _large(run: Run) -> SemanticEvent | None:
+    """Growth by the weights; residual sums and a function that overflows at once are causes of their own."""
+    large = run.first("large_weights")
+    if large is None or run.has("recurrent_growth") or "residual" in run.facts.structure:
+        return None
+    bad = run.first("nonfinite_activation")
+    module = run.facts.module(bad.layer_name) if bad is not None and bad.step == 0 else None
+    return None if module is not None and module.parameters == 0 else large
+
+
+def _silent(run: Run) -> SemanticEvent | None:
+    offset = max((value(e, "offset", 0.0) for e in run.all("unscaled_input")), default=0.0)
+    if run.has("negative_bias") or offset > OFFSET:
+        return None
+    for dead in lasting(run, "dead_units", within=5):
+        position = dead.metadata.get("position", "hidden")
+        if position != "output" and value(dead, "at_start", 0.0) >= ALL_DEAD:
+            return dead
+    return None
+
+
+def _claim(run: Run, root: SemanticEvent, failure: str, summary: str, strength: float) -> Claim:
+    return Claim(
+        cause="bad_initialisation",
+        failure_type=failure,
+        layer_name=root.layer_name,
+        step=root.step,
+        predicts=PREDICTS,
+        evidence_for=(root, *follows(run, root, STARVED)[:3], *lasting(run, "loss_diverging", "loss_nonfinite")),
+        remedy=REMEDY,
+        summary=summary,
+        refuted_by="another seed or a scaled initialisation that ends the same way",
+        strength=max(0.0, strength),
+    )

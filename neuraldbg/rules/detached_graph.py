@@ -1,0 +1,69 @@
+"""Detached graph
+
+What it is
+    A part of the model runs but is cut off from the loss: .detach(), .item(), torch.no_grad() or a conversion to
+    numpy lies between it and the loss, so it gets no gradient at all.
+
+How it looks
+    Trainable parameters of modules that ran in the forward pass, whose gradient is None in every backward pass
+    while later layers have one.
+
+What speaks against it
+    A module that never ran (an unused head), or one that no later layer uses; parameters that do not require
+    gradients.
+
+What to do
+    Keep the tensor in the graph: features = encoder(x) instead of encoder(x).detach()
+
+Reference
+    PyTorch documentation, "Autograd mechanics", on detach() and no_grad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from neuraldbg.diagnosis import Claim
+from neuraldbg.events import SemanticEvent
+from neuraldbg.reasoning.outcome import after, lasting, not_learning, value
+from neuraldbg.run import Run
+
+LARGE = 0.3  # share of the parameters; an unused auxiliary head is usually a small part
+
+
+def detached_graph(run: Run) -> Iterator[Claim]:
+    cut = next(lasting(run, "no_gradient"), None)
+    if cut is None or run.has("nothing_trains") or not _ran(run, cut):
+        return
+    share = value(cut, "share", 0.0)
+    yield Claim(
+        cause="detached_graph",
+        failure_type="vanishing_gradients",
+        layer_name=cut.layer_name,
+        step=cut.step,
+        predicts={"loss_plateau": 1000, "slow_progress": 1000, "constant_output": 1000},
+        evidence_for=(cut, *lasting(run, "loss_plateau")),
+        remedy="remove the .detach(), .item(), no_grad or numpy conversion between this module and the loss",
+        summary=f"{share:.0%} of the trainable parameters never get a gradient"
+        if share
+        else "it never gets a gradient",
+        refuted_by="a gradient that is not None in one of its parameters",
+        exact=True,
+        outcome=not_learning(run) or (share >= LARGE and _owned(run, cut) and _upstream(run, cut)),
+    )
+
+
+def _ran(run: Run, event: SemanticEvent) -> bool:
+    """Whether the module ran; without facts the event is believed."""
+    module = run.facts.module(event.layer_name)
+    return module is None or module.order is not None
+
+
+def _owned(run: Run, event: SemanticEvent) -> bool:
+    """Whether an optimizer was given it: then it is meant to train."""
+    return any(p.module == event.layer_name and p.owner is not None for p in run.facts.parameters)
+
+
+def _upstream(run: Run, event: SemanticEvent) -> bool:
+    """Whether layers with parameters follow in the forward order."""
+    return any(m.trainable > 0 and after(run, m.name, event.layer_name) for m in run.facts.modules)

@@ -1,0 +1,51 @@
+"""Half-precision underflow
+
+What it is
+    A number that keeps the training alive rounds to zero in float16: Adam's epsilon (1e-8 is below the smallest
+    float16 number, 6e-8), its second moment, or the gradients themselves. Adam then divides zero by zero.
+
+How it looks
+    Finite gradients, and weights that are non-finite right after the optimizer's step.
+
+What speaks against it
+    float32 or bfloat16 weights; an epsilon of 1e-4; a gradient that was not finite before.
+
+What to do
+    Keep float32 weights under autocast, or torch.optim.Adam(model.parameters(), eps=1e-4)
+
+Reference
+    google-deepmind/optax issue 1754; pytorch/pytorch issue 8860 (epsilon underflows in float16).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from neuraldbg.diagnosis import Claim
+from neuraldbg.reasoning.outcome import value
+from neuraldbg.run import Run
+
+SMALLEST = 6e-8  # of float16; anything below rounds to zero
+
+PREDICTS = {"nonfinite_activation": 2, "loss_nonfinite": 2, "nonfinite_gradient": 2, "nonfinite_weight": 2}
+
+
+def half_precision_underflow(run: Run) -> Iterator[Claim]:
+    bad = run.first("nonfinite_weight")
+    if bad is None or bad is not run.first_nonfinite or bad.metadata.get("gradient_finite") is False:
+        return
+    dtype = str(bad.metadata.get("dtype"))
+    if not dtype.endswith("float16") or dtype.endswith("bfloat16") or value(bad, "eps", 1.0) > SMALLEST:
+        return
+    yield Claim(
+        cause="half_precision_underflow",
+        failure_type="optimizer_instability",
+        layer_name=bad.layer_name,
+        step=bad.step,
+        predicts=PREDICTS,
+        evidence_for=(bad, *run.all("loss_nonfinite")),
+        remedy="keep float32 weights (autocast with a GradScaler), or use eps=1e-4 with float16 parameters",
+        summary=f"eps={value(bad, 'eps', 0.0):g} rounds to zero in float16, so the update divides by zero",
+        refuted_by="the same step with eps=1e-4 that is not finite either",
+        exact=True,
+    )

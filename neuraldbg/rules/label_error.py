@@ -1,0 +1,68 @@
+"""Label error
+
+What it is
+    Labels are shifted, scaled, shuffled or out of range from some step on: a second export that counts its classes
+    from one, another unit.
+
+How it looks
+    The loss jumps from far below chance to far above it within one step. Inputs, rate and hidden layers of that
+    step are as before: the model is confidently wrong.
+
+What speaks against it
+    An input event, a rate jump, a large update or dead units at the same step; a jump that stays below chance.
+
+What to do
+    Compare the label histograms of the sources: print(torch.bincount(labels))
+
+Reference
+    Northcutt, Athalye, Mueller, "Pervasive Label Errors in Test Sets", 2021.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from neuraldbg.diagnosis import Claim
+from neuraldbg.events import Phase, SemanticEvent
+from neuraldbg.reasoning.outcome import value
+from neuraldbg.run import Run
+
+USUAL = 1.96  # loss / chance at the highest peak of a healthy run
+LEARNT = 0.3  # loss / chance before the jump: the model knew the old labels
+DECADES = 0.7
+NEAR = 3  # steps before the jump in which an input or a rate would explain it
+
+
+def label_error(run: Run) -> Iterator[Claim]:
+    for jump in run.all("loss_spike"):
+        height = value(jump, "over_chance", 0.0)
+        if height <= USUAL or value(jump, "decades", 0.0) < DECADES or value(jump, "before_over_chance", 0.0) > LEARNT:
+            continue
+        if _explained(run, jump):
+            continue
+        yield Claim(
+            cause="label_error",
+            failure_type="data_anomaly",
+            layer_name=None,
+            step=jump.step,
+            predicts={"exploding_gradient": 20, "violent_update": 20, "loss_oscillating": 100, "loss_plateau": 1000},
+            evidence_for=(jump,),
+            remedy="map all sources to the same class indices and units before joining them",
+            summary=f"the loss jumps to {height:.1f} x chance while inputs and rate are as before",
+            refuted_by="labels of this step that agree with the model's answers on earlier samples",
+            strength=math.log10(height / USUAL) + 0.3,
+        )
+        return
+
+
+def _explained(run: Run, jump: SemanticEvent) -> bool:
+    """An input, a rate, an update or the forward pass accounts for the jump."""
+    first = jump.step - NEAR
+    data = [e for e in run.in_phase(Phase.INPUT, until=jump.step + 1) if e.step >= first]
+    acts = [e for e in run.in_phase(Phase.FORWARD, until=jump.step) if e.step == jump.step]
+    moves = [
+        e for e in run.all("rate_jump", "violent_update", "exploding_gradient", before=jump.step) if e.step >= first
+    ]
+    late = [e for e in run.all("rate_jump") if first <= e.step <= jump.step]
+    return bool(data or acts or moves or late) or run.has("carried_gradient")

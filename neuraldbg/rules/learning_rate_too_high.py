@@ -1,0 +1,123 @@
+"""Learning rate too high
+
+What it is
+    The updates are as large as the weights. The optimizer steps over the minimum: the loss oscillates or
+    diverges, or rectified units are thrown below zero for every sample and never come back.
+
+How it looks
+    In the first steps the update of the weight matrices exceeds a fifth of the weights. Then, within a few steps,
+    the loss jumps, units die, the output is the same for every sample, or values overflow. In a runaway the
+    gradient changes its sign from step to step (its cosine with the last one is negative).
+
+What speaks against it
+    An input, an architecture or a rate jump that comes first and explains the update; units dead before the first
+    update; a gradient that grows before the updates do (a loss or target that runs away). Adagrad's first steps
+    are large and harmless, so a large update without a consequence is nothing.
+
+What to do
+    Divide the rate by ten, or search for it: optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+Reference
+    LeCun, Bottou, Orr, Mueller, "Efficient BackProp", 1998, section 4.6 on the largest stable rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from neuraldbg.diagnosis import Claim
+from neuraldbg.events import SemanticEvent
+from neuraldbg.reasoning.outcome import BLOW_UP, NONFINITE, STARVED, lasting, not_learning, value
+from neuraldbg.run import Run
+
+USUAL_LG = -1.0  # healthy runs update by at most a tenth of the weights in their first steps
+HEAD = 10  # steps: a constant rate that is too high shows at once
+RISE = 0.2  # of a layer's units that die after the start; with a violent update no healthy run comes near
+TURNS = -0.3  # cosine of successive gradients of an overshoot; runaways of other causes have +0.9
+
+PREDICTS = {
+    **BLOW_UP,
+    **STARVED,
+    "dead_units": 60,
+    "saturation": 60,
+    "attention_onehot": 60,
+    "loss_spike": 20,
+    "negative_bias": 20,
+}
+# What must not come before a large update, or else it is a symptom of that.
+PRECURSORS = ("rate_jump", "carried_gradient", "exploding_gradient", "loss_diverging", "input_shift", "input_sentinel")
+
+
+def learning_rate_too_high(run: Run) -> Iterator[Claim]:
+    update = run.first("violent_update")
+    if update is None:
+        yield from _turning(run)
+        return
+    if update.step > HEAD and any(run.all(*PRECURSORS, "loss_spike", "zero_batch", before=update)):
+        return
+    if any(run.all("rate_jump", "carried_gradient", before=update)):
+        return
+    broken = tuple(lasting(run, *NONFINITE, "loss_diverging", since=update.step))
+    stuck = tuple(lasting(run, "loss_plateau", since=update.step)) if not_learning(run) else ()
+    dead = tuple(e for e in lasting(run, "dead_units", "constant_output", since=update.step) if _late(e))
+    if not (broken or stuck or dead):
+        return
+    harmed = [*broken, *stuck, *dead]
+    failure, at = _failure(update, broken, stuck, dead)
+    yield Claim(
+        cause="learning_rate_too_high",
+        failure_type=failure,
+        layer_name=at.layer_name if failure == "dead_neurons" else None,
+        step=at.step,
+        predicts=PREDICTS,
+        evidence_for=(update, *harmed),
+        remedy="lower the learning rate tenfold (for Adam start at 1e-3), and ramp it up over the first steps",
+        summary=f"the update is {10 ** value(update, 'update_lg', -0.7):.2g} of the weights, healthy is below 0.1",
+        refuted_by="a run with a tenth of the rate that ends the same way",
+        strength=max(0.0, value(update, "update_lg", -0.7) - USUAL_LG),
+    )
+
+
+def _late(event: SemanticEvent) -> bool:
+    """A loss of capacity that the updates made; what was dead at the start was not their doing."""
+    if event.symptom == "constant_output":
+        return True
+    return value(event, "rise", value(event, "share", 0.0) - value(event, "at_start", 0.0)) > RISE
+
+
+def _failure(
+    update: SemanticEvent,
+    broken: tuple[SemanticEvent, ...],
+    stuck: tuple[SemanticEvent, ...],
+    dead: tuple[SemanticEvent, ...],
+) -> tuple[str, SemanticEvent]:
+    """The first event that harms: the update where it ruins the loss, else the units that it kills."""
+    if any(e.symptom in NONFINITE for e in broken):
+        return "exploding_gradients", update
+    if broken or stuck:
+        return "optimizer_instability", update
+    units = [e for e in dead if e.symptom == "dead_units"]
+    return ("dead_neurons", units[0]) if units else ("optimizer_instability", update)
+
+
+def _turning(run: Run) -> Iterator[Claim]:
+    """A runaway with updates below the mark: the gradient turns round at each step."""
+    for event in lasting(run, "exploding_gradient", "loss_diverging"):
+        cosine = value(event, "cosine", run.get("cosine").tail() or 0.0)
+        if cosine > TURNS or run.first("carried_gradient", "rate_jump", before=event):
+            continue
+        ruined = tuple(lasting(run, *NONFINITE, "loss_diverging", since=event.step))
+        if ruined:
+            yield Claim(
+                cause="learning_rate_too_high",
+                failure_type="exploding_gradients",
+                layer_name=None,
+                step=event.step,
+                predicts=PREDICTS,
+                evidence_for=(event, *ruined),
+                remedy="lower the learning rate tenfold",
+                summary=f"successive gradients point against each other (cosine {cosine:.2f})",
+                refuted_by="a run with a tenth of the rate that ends the same way",
+                strength=abs(cosine - TURNS),
+            )
+            return

@@ -1,0 +1,51 @@
+"""Numerical operation, forward
+
+What it is
+    An operation leaves its domain or range in the forward pass: exp overflows, log or sqrt gets a negative number,
+    a power grows past the largest float.
+
+How it looks
+    The first non-finite value is in the output of a module whose inputs and weights are finite; infinities or very
+    large finite values are beside it.
+
+What speaks against it
+    Gradients or activations that grew over the steps before: then the value is the end of an explosion. NaN out of
+    moderate values is a division by zero. NaN in the data.
+
+What to do
+    Keep the argument in range: torch.log(x.clamp_min(1e-8)), torch.logsumexp(x, -1) instead of exp and sum
+
+Reference
+    Goodfellow, Bengio, Courville, "Deep Learning", 2016, section 4.1 (overflow and underflow).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from neuraldbg.diagnosis import Claim
+from neuraldbg.reasoning.outcome import value
+from neuraldbg.rules._nonfinite import PREDICTS, attention_row, divides, first_place
+from neuraldbg.run import Run
+
+
+def numerical_op_forward(run: Run) -> Iterator[Claim]:
+    bad = first_place(run, "nonfinite_activation")
+    if bad is None or bad.metadata.get("inputs_finite") is False or attention_row(run, bad) or divides(bad):
+        return
+    if "float16" in str(bad.metadata.get("dtype")):
+        return  # a float32 run would be finite: the format is to blame
+    operator = bad.metadata.get("operator")
+    yield Claim(
+        cause="numerical_op_forward",
+        failure_type="exploding_gradients",
+        layer_name=bad.layer_name,
+        step=bad.step,
+        predicts=PREDICTS,
+        evidence_for=(bad, *run.all("loss_nonfinite")),
+        remedy="keep the argument in its range (clamp, logsumexp, softplus), or use an activation that cannot overflow",
+        summary=(f"operator {operator}; " if operator else "")
+        + f"inputs are finite, the largest finite value is {value(bad, 'largest', 0.0):.3g}",
+        refuted_by="an input to this module that was not finite before",
+        exact=True,
+    )

@@ -1,0 +1,151 @@
+"""Unnormalised inputs
+
+What it is
+    The inputs (or the targets) have a scale or an offset that the model cannot take: raw columns in the thousands,
+    a large common mean, targets of 1e8.
+
+How it looks
+    From step 0 on the first bounded layer or the gates of a recurrent layer sit at their limits, a share of the
+    rectified units never fires because it points away from the mean, or the loss does not move.
+
+What speaks against it
+    Large inputs that nothing follows. Saturation that grows only in training, or behind a rectified layer.
+
+What to do
+    Standardise every column: x = (x - x_train.mean(0)) / x_train.std(0)
+
+Reference
+    LeCun, Bottou, Orr, Mueller, "Efficient BackProp", 1998, section 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from neuraldbg.diagnosis import Claim
+from neuraldbg.events import SemanticEvent
+from neuraldbg.reasoning.outcome import BLOW_UP, NONFINITE, STARVED, lasting, not_learning, value
+from neuraldbg.run import Run
+
+PINNED = 0.7  # of the first bounded layer at its limits before any update; healthy hidden layers have 0.09
+OFFSET = 7.5  # mean / deviation; a healthy run with dead units has 5.3, failing ones 10 to 14
+DEAD = 0.3
+GATES_LG = 2.0  # decades: gates of a recurrent layer saturate at inputs of about ten
+HUGE_LG = 4.0  # of the targets; the loss of such a regression cannot move in any usual number of steps
+RAW_LG = 1.5  # of the inputs, for a runaway to be theirs
+
+PREDICTS = {
+    **STARVED,
+    **BLOW_UP,
+    "saturation": 100,
+    "dead_units": 100,
+    "attention_onehot": 100,
+    "recurrent_growth": 10,
+    "large_weights": 10,
+    "loss_spike": 50,
+}
+
+
+def unnormalised_inputs(run: Run) -> Iterator[Claim]:
+    raw, target = run.first("unscaled_input"), run.first("unscaled_target")
+    root = raw or target
+    if root is None:
+        return
+    found = (
+        _saturated(run, raw) or _dead(run, raw) or _gates(run, raw) or _stuck(run, raw, target) or _runaway(run, raw)
+    )
+    if found is None:
+        return
+    failure, layer, strength, harm = found
+    if target is not None and value(target, "rms_lg", 0.0) > HUGE_LG:
+        failure, layer = "data_anomaly", None  # both ends of the model are out of range; no layer is to blame
+    also = (target,) if target is not None and target is not root else ()
+    yield Claim(
+        cause="unnormalised_inputs",
+        failure_type=failure,
+        layer_name=layer,
+        step=root.step,
+        predicts=PREDICTS,
+        evidence_for=(root, *also, *harm),
+        remedy="standardise every input column, and a regression's targets, by their mean and deviation",
+        summary=_summary(root),
+        refuted_by="the same run on standardised columns that ends the same way",
+        strength=strength,
+    )
+
+
+Found = tuple[str, str | None, float, tuple[SemanticEvent, ...]]
+
+
+def _saturated(run: Run, raw: SemanticEvent | None) -> Found | None:
+    for pinned in lasting(run, "saturation", within=5):
+        share = value(pinned, "share", 0.0)
+        if (
+            raw is None
+            or share < PINNED
+            or pinned.metadata.get("at_start") is not True
+            or _behind_rectifier(run, pinned)
+        ):
+            continue
+        if pinned.metadata.get("position") != "output":
+            return (
+                "saturated_activations",
+                pinned.layer_name,
+                0.3 + share - PINNED,
+                (pinned, *lasting(run, "loss_plateau")),
+            )
+    return None
+
+
+def _behind_rectifier(run: Run, event: SemanticEvent) -> bool:
+    order = run.facts.forward_order
+    if event.layer_name not in order:
+        return False
+    before = (run.facts.module(name) for name in order[: order.index(event.layer_name)])
+    return any(m is not None and m.activation in ("relu", "leaky", "other") for m in before)
+
+
+def _dead(run: Run, raw: SemanticEvent | None) -> Found | None:
+    if raw is None or value(raw, "offset", 0.0) < OFFSET:
+        return None
+    for dead in lasting(run, "dead_units", within=10):
+        if value(dead, "at_start", 0.0) >= DEAD:
+            return "dead_neurons", dead.layer_name, value(raw, "offset", 0.0) / OFFSET - 1, (dead,)
+    return None
+
+
+def _gates(run: Run, raw: SemanticEvent | None) -> Found | None:
+    """Gates inside a fused recurrent layer are out of sight: the size of what enters them tells."""
+    recurrent = next((m for m in run.facts.modules if m.recurrent), None)
+    if raw is None or recurrent is None:
+        return None
+    rms = value(raw, "rms_lg", 0.0)
+    skill = run.skill
+    if rms > GATES_LG and (not_learning(run) or (skill is not None and skill > 0.5)):
+        return "saturated_activations", recurrent.name, (rms - GATES_LG) / 2, tuple(lasting(run, "loss_plateau"))
+    return None
+
+
+def _stuck(run: Run, raw: SemanticEvent | None, target: SemanticEvent | None) -> Found | None:
+    """A loss that does not move at targets of huge size."""
+    if target is None or value(target, "rms_lg", 0.0) < HUGE_LG:
+        return None
+    still = tuple(lasting(run, "loss_plateau", "slow_progress"))
+    return ("data_anomaly", None, 0.5, still) if still else None
+
+
+def _runaway(run: Run, raw: SemanticEvent | None) -> Found | None:
+    if raw is None or value(raw, "rms_lg", 0.0) < RAW_LG:
+        return None
+    update = run.first("violent_update", "exploding_gradient")
+    ruined = tuple(lasting(run, *NONFINITE, "loss_diverging"))
+    if update is None or update.step > 20 or not ruined or run.has("rate_jump", "carried_gradient"):
+        return None
+    return "exploding_gradients", None, (value(raw, "rms_lg", RAW_LG) - RAW_LG) / 2, (update, *ruined)
+
+
+def _summary(root: SemanticEvent) -> str:
+    if root.symptom == "unscaled_target":
+        return f"targets of size 10^{value(root, 'rms_lg', 3.0):.1f}"
+    size, offset = value(root, "rms_lg", 0.0), value(root, "offset", 0.0)
+    return f"inputs of size 10^{size:.1f}, mean over deviation {offset:.1f}"

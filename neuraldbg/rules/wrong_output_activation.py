@@ -1,0 +1,101 @@
+"""Wrong output activation
+
+What it is
+    The last activation cannot produce the targets or cuts the gradient: a softmax over one unit is the constant
+    one, a ReLU cannot be negative and dies, a sigmoid ends at one.
+
+How it looks
+    A softmax of width one with a gradient of exactly zero; output units of a ReLU that are zero for every sample;
+    targets that the range of the last activation does not reach.
+
+What speaks against it
+    Targets within the range, and output units that are active for some sample.
+
+What to do
+    End in the raw score and let the loss do the rest: torch.nn.BCEWithLogitsLoss()(logits, targets)
+
+Reference
+    Stack Overflow questions 31880720, 47352366 and 48251943.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from neuraldbg.diagnosis import Claim
+from neuraldbg.events import SemanticEvent
+from neuraldbg.reasoning.outcome import STARVED, follows, lasting, not_learning, value
+from neuraldbg.run import Run
+
+DEAD = 0.15  # one of six classes that can never be predicted again is a failure; a wide output is none
+COVERED = 0.9  # of the targets' range; below it the loss cannot reach its floor
+
+PREDICTS = {**STARVED, "saturation": 500, "dead_units": 500, "stuck_parameter": 500}
+REMEDY = (
+    "end in the raw score and use the loss for logits (BCEWithLogitsLoss, CrossEntropyLoss), or no activation at all"
+)
+
+
+def wrong_output_activation(run: Run) -> Iterator[Claim]:
+    single = run.first("softmax_over_one")
+    if single is not None:
+        cut = (*lasting(run, "zero_gradient", "constant_output"), *lasting(run, "loss_plateau"))
+        if cut:
+            yield _claim(single, cut, "vanishing_gradients", "a softmax over one value is the constant one", True, None)
+        return
+    reach = next(lasting(run, "output_range"), None)
+    if reach is not None:
+        dead, covered = value(reach, "dead", 0.0), value(reach, "covered", 1.0)
+        silent = tuple(e for e in lasting(run, "dead_units") if e.layer_name == reach.layer_name)
+        lost = dead > DEAD or bool(silent)
+        harmed = (*silent, *lasting(run, "zero_gradient", "loss_plateau"))
+        if lost or (covered < COVERED and not_learning(run)):
+            kind = "dead_neurons" if lost or not _bounded(run, reach) else "saturated_activations"
+            summary = (
+                f"{dead:.0%} of the output units are zero for every sample"
+                if dead
+                else f"it covers {covered:.0%} of the targets"
+            )
+            yield _claim(reach, harmed, kind, summary, False, max(dead, 1 - covered))
+        return
+    for dead_output in lasting(run, "dead_units"):
+        share = value(dead_output, "share", 0.0)
+        if dead_output.metadata.get("position") == "output" and share > DEAD:
+            harmed = follows(run, dead_output, STARVED)
+            yield _claim(
+                dead_output,
+                harmed,
+                "dead_neurons",
+                f"{share:.0%} of the output units are zero for every sample",
+                False,
+                share,
+            )
+            return
+
+
+def _bounded(run: Run, event: SemanticEvent) -> bool:
+    module = run.facts.module(event.layer_name)
+    return module is not None and module.activation in ("sigmoid", "tanh", "softmax")
+
+
+def _claim(
+    root: SemanticEvent,
+    harmed: tuple[SemanticEvent, ...],
+    failure: str,
+    summary: str,
+    exact: bool,
+    strength: float | None,
+) -> Claim:
+    return Claim(
+        cause="wrong_output_activation",
+        failure_type=failure,
+        layer_name=root.layer_name,
+        step=root.step,
+        predicts=PREDICTS,
+        evidence_for=(root, *harmed),
+        remedy=REMEDY,
+        summary=summary,
+        refuted_by="outputs that reach every target",
+        exact=exact,
+        strength=strength,
+    )
