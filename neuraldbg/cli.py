@@ -89,7 +89,9 @@ def pages() -> dict[str, str]:
     """Cause -> the name of the module whose docstring is its page; rules of installed packages too."""
     import neuraldbg.rules
 
-    own = {m.name: f"neuraldbg.rules.{m.name}" for m in pkgutil.iter_modules(neuraldbg.rules.__path__) if m.name[0] != "_"}
+    own = {
+        m.name: f"neuraldbg.rules.{m.name}" for m in pkgutil.iter_modules(neuraldbg.rules.__path__) if m.name[0] != "_"
+    }
     others = {point.name: point.module for point in entry_points(group="neuraldbg.rules")}
     return dict(sorted({**others, **own}.items()))
 
@@ -138,7 +140,11 @@ def doctor(as_json: _JSON = False) -> None:
     from neuraldbg import __version__
     from neuraldbg.settings import Settings
 
-    found: dict[str, Any] = {"neuraldbg": __version__, "python": platform.python_version(), "system": platform.platform()}
+    found: dict[str, Any] = {
+        "neuraldbg": __version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+    }
     found |= {name: installed(name) for name in (*PACKAGES, *EXTRAS)}
     problems = [f"{name} is missing: pip install {name}" for name in PACKAGES if found[name] is None]
     settings: dict[str, Any] = {}

@@ -51,7 +51,7 @@ def caption(node: GraphNode) -> tuple[str, str, str]:
     text is cut, and nothing is said twice.
 
     >>> caption(GraphNode("E0", "dead units in 'fc1' (step 3)", "dead_units", 3, "fc1", 2))
-    ('dead units', 'fc1', 'step 3 ×2')
+    ('dead units', 'fc1', 'step 3, 2 times')
     """
     label = node.label.removesuffix(f" (step {node.step})").removesuffix(f" in '{node.layer_name}'")
     title = clean(label, 160)
@@ -60,8 +60,8 @@ def caption(node: GraphNode) -> tuple[str, str, str]:
     name = "" if node.layer_name is None else clean(node.layer_name, 80) or "the model"
     when = [] if f"step {node.step}" in title else [f"step {node.step}"]
     if node.count > 1:
-        when.append(f"×{node.count}")
-    return title, "" if name in title else name, " ".join(when)
+        when.append(f"{node.count} times")
+    return title, "" if name in title else name, ", ".join(when)
 
 
 def limited(graph: CausalGraph, limit: int) -> tuple[CausalGraph, int]:

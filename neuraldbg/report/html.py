@@ -92,7 +92,7 @@ def _card(h: CausalHypothesis, claimed: bool) -> dict[str, Any]:
 def _row(event: SemanticEvent) -> dict[str, Any]:
     first, last = event.step_range or (event.step, event.step)
     return {
-        "step": str(first) if first == last else f"{first}–{last}",
+        "step": str(first) if first == last else f"{first} to {last}",
         "where": clean(row_name(event), 120),
         "what": clean(f"back to {event.to_state}" if event.is_recovery else event.text),
         "group": event_group(event.event_type),
@@ -105,7 +105,9 @@ def _row(event: SemanticEvent) -> dict[str, Any]:
 
 def _coverage(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     facts = diagnosis.facts
-    optimizers = ", ".join(f"{clean(o.kind)} (rate {', '.join(f'{r:.3g}' for r in o.rates[:4])})" for o in facts.optimizers)
+    optimizers = ", ".join(
+        f"{clean(o.kind)} (rate {', '.join(f'{r:.3g}' for r in o.rates[:4])})" for o in facts.optimizers
+    )
     rows = [
         ("Looked at", looked_at(facts.coverage, diagnosis.steps)),
         ("Model", ", ".join(clean(m, 120) for m in facts.models[:8])),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 Edge = tuple[str, str]
 Point = tuple[float, float]
@@ -177,14 +178,14 @@ def _neighbours(chains: Mapping[Edge, list[str]]) -> tuple[dict[str, list[str]],
     before: dict[str, list[str]] = {}
     after: dict[str, list[str]] = {}
     for cells in chains.values():
-        for first, second in zip(cells, cells[1:], strict=False):
+        for first, second in pairwise(cells):
             after.setdefault(first, []).append(second)
             before.setdefault(second, []).append(first)
     return before, after
 
 
 def _order(layers: list[list[str]], before: Mapping[str, list[str]], after: Mapping[str, list[str]]) -> None:
-    """Sort each layer by the mean place of its neighbours, down and up in turns; keep the order with fewest crossings."""
+    """Sort each layer by the mean place of its neighbours, down and up in turns; the fewest crossings win."""
     best, fewest = [list(cells) for cells in layers], _crossings(layers, after)
     for sweep in range(SWEEPS):
         down = sweep % 2 == 0
@@ -201,7 +202,7 @@ def _order(layers: list[list[str]], before: Mapping[str, list[str]], after: Mapp
 
 def _crossings(layers: Sequence[Sequence[str]], after: Mapping[str, list[str]]) -> int:
     count = 0
-    for cells, following in zip(layers, layers[1:], strict=False):
+    for cells, following in pairwise(layers):
         position = {c: p for p, c in enumerate(following)}
         ends = [[position[t] for t in after.get(c, ()) if t in position] for c in cells]
         for i, mine in enumerate(ends):

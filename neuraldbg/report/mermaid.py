@@ -5,7 +5,7 @@ from __future__ import annotations
 from neuraldbg.diagnosis import CausalGraph
 from neuraldbg.report.graph import COLOURS, caption, group, limited
 
-_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,()_-/+*'×·…")
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,()_-/+*'·…")
 
 
 def escape(text: str) -> str:

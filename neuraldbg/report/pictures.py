@@ -18,6 +18,7 @@ NAME_WIDTH = 230
 ROW = 18
 ROWS = 40  # more do not fit a page that is read; those with events come first
 POINTS = 400  # of a curve: more than one every two pixels shows nothing
+HUGE = 1e300  # a loss beyond it is drawn there: the difference of two such numbers is not finite
 ONSET = "#c62828"
 
 _NO_LAYER = {
@@ -100,7 +101,8 @@ def _bars(events: Sequence[SemanticEvent], y: float, scale: float, last: int) ->
 
 def loss_curve(diagnosis: Diagnosis) -> str:
     """The loss over the steps; on a log scale where it spans more than two decades."""
-    points = thinned([p for p in diagnosis.series.get("loss", ()) if math.isfinite(p[1])], POINTS)
+    finite = [(s, max(-HUGE, min(HUGE, v))) for s, v in diagnosis.series.get("loss", ()) if math.isfinite(v)]
+    points = thinned(finite, POINTS)
     if len(points) < 2:
         return ""
     values = [v for _, v in points]
@@ -180,14 +182,13 @@ def _onset(x: float, top: float, bottom: float) -> str:
 
 def _label(x: float, y: float, text: str, colour: str, anchor: str, title: str = "") -> str:
     told = f"<title>{escape(clean(title))}</title>" if title and clean(title) != text else ""
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="11" fill="{colour}" text-anchor="{anchor}">{told}{escape(text)}</text>'
-    )
+    where = f'x="{x:.1f}" y="{y:.1f}" font-size="11" fill="{colour}" text-anchor="{anchor}"'
+    return f"<text {where}>{told}{escape(text)}</text>"
 
 
 def _frame(width: int, height: int, label: str, parts: Sequence[str]) -> str:
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f"role=\"img\" aria-label={quoteattr(label)} font-family={quoteattr(FONT)}>"
+        f'role="img" aria-label={quoteattr(label)} font-family={quoteattr(FONT)}>'
     )
     return "\n".join([head, f'<rect width="{width}" height="{height}" fill="#ffffff"/>', *parts, "</svg>"])

@@ -264,7 +264,13 @@ def numbers(metadata: Mapping[str, Any], limit: int = 4) -> str:
     parts = []
     for key in keys:
         value = metadata[key]
-        if key in _BORING or value is None or value is False or value == "" or (isinstance(value, (tuple, list, dict)) and not value):
+        if (
+            key in _BORING
+            or value is None
+            or value is False
+            or value == ""
+            or (isinstance(value, (tuple, list, dict)) and not value)
+        ):
             continue
         parts.append(_number(str(key), value))
     return ", ".join(parts[:limit])
@@ -275,7 +281,9 @@ def _number(key: str, value: Any) -> str:
     if value is True:
         return name
     if not isinstance(value, (int, float)):
-        shown = ", ".join(clean(v, 30) for v in list(value)[:4]) if isinstance(value, (tuple, list)) else clean(value, 60)
+        shown = (
+            ", ".join(clean(v, 30) for v in list(value)[:4]) if isinstance(value, (tuple, list)) else clean(value, 60)
+        )
         return f"{name} {shown}"
     if key in _PERCENT and math.isfinite(value):
         return f"{name} {100 * value:.3g} %"

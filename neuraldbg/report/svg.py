@@ -29,7 +29,7 @@ _WIDTHS = {
     **dict.fromkeys(" ,.:;`·", 0.34),
     **dict.fromkeys("frt()[]!/\\-", 0.42),
     **dict.fromkeys("mMW@%", 0.98),
-    **dict.fromkeys("w+=<>~^×…", 0.86),
+    **dict.fromkeys("w+=<>~^…", 0.86),
     **dict.fromkeys("ABCDEFGHJKLNOPQRSTUVXYZ&#", 0.76),
 }
 
@@ -79,13 +79,17 @@ def svg(graph: CausalGraph, frame: tuple[float, float] = FRAME) -> str:
         last = max(n.step for n in graph.nodes)
         nodes.append(GraphNode("\0more", f"and {left_out} more events", "other", last))
     if not nodes:
-        return _document(220, 48, "nothing to explain", [_text(110, 29, "nothing to explain", PLACE_SIZE, FAINT, "middle")])
+        return _document(
+            220, 48, "nothing to explain", [_text(110, 29, "nothing to explain", PLACE_SIZE, FAINT, "middle")]
+        )
     texts = {n.id: _texts(n) for n in nodes}
     sizes = {i: _size(*texts[i]) for i in texts}
     edges: list[Edge] = list(dict.fromkeys((e.source, e.target) for e in small.edges))
     ids = [n.id for n in sorted(nodes, key=lambda n: (n.kind != "cause", n.step))]
     options = [place(ids, edges, sizes, across, MARGIN) for across in (True, False)]
-    layout = max(options, key=lambda o: min(1.0, frame[0] / o.width, frame[1] / o.height))  # of equals the first: left to right
+    layout = max(
+        options, key=lambda o: min(1.0, frame[0] / o.width, frame[1] / o.height)
+    )  # of equals the first: left to right
     across = layout is options[0]
     kinds = {(e.source, e.target): e.kind for e in small.edges}
     parts = [_edge(points, across, kinds[edge]) for edge, points in layout.routes.items()]
@@ -122,7 +126,9 @@ def _document(width: float, height: float, label: str, parts: list[str]) -> str:
     return "\n".join([head, f'<rect width="{w}" height="{h}" fill="#ffffff"/>', *parts, "</svg>"]) + "\n"
 
 
-def _text(x: float, y: float, text: str, size: float, colour: str = INK, anchor: str = "start", weight: int = 400) -> str:
+def _text(
+    x: float, y: float, text: str, size: float, colour: str = INK, anchor: str = "start", weight: int = 400
+) -> str:
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" text-anchor="{anchor}" '
         f'font-weight="{weight}">{escape(text)}</text>'

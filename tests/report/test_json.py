@@ -44,7 +44,9 @@ def test_the_text_holds_finite_numbers_only_and_its_schema_comes_first(failed):
 
 def test_a_newer_schema_is_refused_with_what_to_type(failed):
     data = {**to_dict(failed), "schema_version": SCHEMA_VERSION + 1}
-    with pytest.raises(ValueError, match=rf"schema_version {SCHEMA_VERSION + 1}.*reads up to {SCHEMA_VERSION}.*pip install"):
+    with pytest.raises(
+        ValueError, match=rf"schema_version {SCHEMA_VERSION + 1}.*reads up to {SCHEMA_VERSION}.*pip install"
+    ):
         from_dict(data)
 
 

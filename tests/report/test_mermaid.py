@@ -35,7 +35,7 @@ def test_an_empty_graph_is_still_a_graph():
 def test_each_event_is_a_node_with_its_place_and_step(failed):
     nodes, edges = parsed(mermaid(failed.graph))
     assert nodes["n0"] == '(["learning rate too high<br/>step 20"])'
-    assert nodes["n4"] == '["units that are zero for every sample<br/>encoder.act1 · step 22 ×2"]'
+    assert nodes["n4"] == '["units that are zero for every sample<br/>encoder.act1 · step 22, 2 times"]'
     assert len(nodes) == len(failed.graph.nodes) and len(edges) == len(failed.graph.edges)
 
 
@@ -79,6 +79,6 @@ def test_an_edge_to_nowhere_is_left_out():
 def test_a_caption_says_nothing_twice_and_keeps_what_differs():
     full = GraphNode("E", "units dead in 'fc1' (step 3)", "dead_units", 3, "fc1", 2)
     other = GraphNode("E", "units dead in 'fc1' (step 3)", "dead_units", 4, "fc2")
-    assert caption(full) == ("units dead", "fc1", "step 3 ×2")
+    assert caption(full) == ("units dead", "fc1", "step 3, 2 times")
     assert caption(other) == ("units dead in 'fc1' (step 3)", "fc2", "step 4")
     assert caption(GraphNode("E", "x", "dead_units", 0, "")) == ("x", "the model", "step 0")

@@ -19,7 +19,13 @@ pytestmark = pytest.mark.services
 def parse(*texts):
     """What Mermaid's parser makes of each text."""
     done = subprocess.run(
-        ["node", "parse.mjs"], cwd=NODE, input=json.dumps(texts), capture_output=True, text=True, timeout=120, check=True
+        ["node", "parse.mjs"],
+        cwd=NODE,
+        input=json.dumps(texts),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
     )
     return json.loads(done.stdout)
 

@@ -15,7 +15,10 @@ def named_chain(count):
     """A cause and events in a chain, the first of which brings about the fourth and the last one too."""
     kinds = ("optimizer_instability", "activation_regime_shift", "gradient_health_transition", "data_anomaly")
     nodes = [GraphNode("cause", "learning_rate_too_high", "cause", 0)]
-    nodes += [GraphNode(f"e{i}", f"units dead in '{NAMES[i]}' (step {i})", kinds[i % 4], i, NAMES[i]) for i in range(count - 1)]
+    nodes += [
+        GraphNode(f"e{i}", f"units dead in '{NAMES[i]}' (step {i})", kinds[i % 4], i, NAMES[i])
+        for i in range(count - 1)
+    ]
     edges = [GraphEdge(a.id, b.id) for a, b in itertools.pairwise(nodes)]
     edges += [GraphEdge("e0", f"e{i}") for i in (3, count - 2) if 1 < i < count - 1]
     return CausalGraph(tuple(nodes), tuple(edges))
@@ -23,7 +26,10 @@ def named_chain(count):
 
 def tangle(count):
     """Each event has two causes a few events before it, some far before it."""
-    nodes = [GraphNode(f"e{i}", f"observation {i} of a layer that is wide", "dead_units", i, NAMES[i], 2) for i in range(count)]
+    nodes = [
+        GraphNode(f"e{i}", f"observation {i} of a layer that is wide", "dead_units", i, NAMES[i], 2)
+        for i in range(count)
+    ]
     edges = [GraphEdge(f"e{i * 7 % max(1, i - 1)}", f"e{i}") for i in range(2, count)]
     edges += [GraphEdge(f"e{max(0, i - 3)}", f"e{i}", "propagates") for i in range(1, count)]
     return CausalGraph(tuple(nodes), tuple(edges))
@@ -121,7 +127,7 @@ def test_the_picture_has_a_white_ground_dark_text_and_nothing_from_outside(hosti
     assert {t.get("fill") for t in root.iter(f"{NS}text")} <= {"#1f2328", "#4d5661"}
     assert {e.tag.removeprefix(NS) for e in root.iter()} <= {"svg", "rect", "g", "title", "text", "path", "polygon"}
     assert text.count("http") == 1  # the namespace
-    assert not {a for e in root.iter() for a in e.keys() if a.startswith("on") or "href" in a}
+    assert not {a for e in root.iter() for a in e.attrib if a.startswith("on") or "href" in a}
 
 
 def test_hostile_names_are_text(hostile):
@@ -149,7 +155,9 @@ def test_the_same_graph_gives_the_same_picture():
     assert svg(tangle(30)) == svg(tangle(30))
 
 
-@pytest.mark.parametrize("text", ["a", "units that are zero for every sample", "x" * 500, "a.b_c." * 40, "層" * 50, "W" * 30])
+@pytest.mark.parametrize(
+    "text", ["a", "units that are zero for every sample", "x" * 500, "a.b_c." * 40, "層" * 50, "W" * 30]
+)
 def test_wrapped_lines_fit_and_lose_no_word_while_there_is_room(text):
     lines = wrap(text, 12.5, 150, 3)
     assert 1 <= len(lines) <= 3
