@@ -138,7 +138,7 @@ def installed(name: str) -> str | None:
 def doctor(as_json: _JSON = False) -> None:
     """Say what is installed, which settings are in force, and what does not load."""
     from neuraldbg import __version__
-    from neuraldbg.settings import Settings
+    from neuraldbg.settings import make
 
     found: dict[str, Any] = {
         "neuraldbg": __version__,
@@ -149,7 +149,7 @@ def doctor(as_json: _JSON = False) -> None:
     problems = [f"{name} is missing: pip install {name}" for name in PACKAGES if found[name] is None]
     settings: dict[str, Any] = {}
     try:
-        settings = Settings().model_dump(mode="json")
+        settings = make().model_dump(mode="json")
     except ValueError as error:
         problems.append(f"the settings are not valid: {error}")
     problems += _broken

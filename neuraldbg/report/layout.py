@@ -53,15 +53,15 @@ def acyclic(nodes: Sequence[str], edges: Sequence[Edge]) -> list[Edge]:
         state.setdefault(start, 1)
         while stack:
             node, targets = stack[-1]
-            target = next(targets, None)
-            if target is None:
+            reached = next(targets, None)
+            if reached is None:
                 state[node] = 2
                 stack.pop()
-            elif state.get(target) == 1:
-                turned.add((node, target))
-            elif target not in state:
-                state[target] = 1
-                stack.append((target, iter(after[target])))
+            elif state.get(reached) == 1:
+                turned.add((node, reached))
+            elif reached not in state:
+                state[reached] = 1
+                stack.append((reached, iter(after[reached])))
     return [(t, s) if (s, t) in turned else (s, t) for s, t in edges]
 
 

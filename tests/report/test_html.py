@@ -16,7 +16,10 @@ class Reading(HTMLParser):
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
-        self.tags, self.attributes, self.texts, self.open = [], [], [], []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.texts: list[str] = []
+        self.open: list[str] = []
         self.feed(text)
         self.close()
         assert self.open == []

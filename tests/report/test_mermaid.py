@@ -21,7 +21,9 @@ def parsed(text):
         elif edge := EDGE.match(line):
             edges.append((edge[1], edge[3]))
         else:
-            styled.add(STYLE.match(line)[1])
+            style = STYLE.match(line)
+            assert style, line
+            styled.add(style[1])
     assert used <= styled
     assert {i for e in edges for i in e} <= set(nodes)
     return nodes, edges

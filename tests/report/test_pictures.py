@@ -11,6 +11,10 @@ from neuraldbg.report.svg import text_width
 NS = "{http://www.w3.org/2000/svg}"
 
 
+def number(element, key):
+    return float(element.attrib[key])
+
+
 def labels(text):
     return [t.findtext(f"{NS}title") or t.text for t in ElementTree.fromstring(text).iter(f"{NS}text")]
 
@@ -18,7 +22,7 @@ def labels(text):
 def bars(text):
     """(x, width) of each bar: the rectangles with a title."""
     found = [r for r in ElementTree.fromstring(text).iter(f"{NS}rect") if r.find(f"{NS}title") is not None]
-    return [(float(r.get("x")), float(r.get("width"))) for r in found]
+    return [(number(r, "x"), number(r, "width")) for r in found]
 
 
 def test_a_healthy_layer_has_a_row_and_no_bar(healthy):
@@ -42,7 +46,7 @@ def test_a_state_lasts_until_it_recovers_or_the_run_ends():
 
 def test_bars_stay_inside_the_picture(failed):
     text = health(failed)
-    width = float(ElementTree.fromstring(text).get("width"))
+    width = number(ElementTree.fromstring(text), "width")
     assert len(bars(text)) == 8  # nine events, one of them a recovery
     assert all(x >= NAME_WIDTH and x + w <= width for x, w in bars(text))
 
@@ -61,7 +65,7 @@ def test_a_long_name_keeps_its_end_and_fits(failed):
     name = "encoder." * 20 + "out_proj"
     text = health(dataclasses.replace(failed, events=(observed("dead_units", 3, name),)))
     (label,) = [t for t in ElementTree.fromstring(text).iter(f"{NS}text") if t.findtext(f"{NS}title")]
-    drawn = label[0].tail
+    drawn = label[0].tail or ""
     assert drawn.startswith("…") and drawn.endswith("out_proj") and text_width(drawn, 11) <= NAME_WIDTH
 
 
@@ -77,9 +81,9 @@ def test_the_loss_has_its_onset_marked_on_a_failed_run_only(failed, healthy):
 def test_any_finite_loss_can_be_drawn_inside_its_frame(failed, values):
     text = loss_curve(dataclasses.replace(failed, series={"loss": tuple(enumerate(values))}))
     root = ElementTree.fromstring(text)
-    points = [tuple(map(float, p.split(","))) for p in root.find(f"{NS}polyline").get("points").split()]
+    points = [tuple(map(float, p.split(","))) for p in next(root.iter(f"{NS}polyline")).attrib["points"].split()]
     assert len(points) == sum(map(math.isfinite, values))
-    assert all(0 <= x <= float(root.get("width")) and 0 <= y <= float(root.get("height")) for x, y in points)
+    assert all(0 <= x <= number(root, "width") and 0 <= y <= number(root, "height") for x, y in points)
 
 
 def test_a_loss_over_decades_has_a_log_scale_and_a_negative_one_has_not(failed):
