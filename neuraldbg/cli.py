@@ -44,7 +44,7 @@ def load(path: Path) -> Diagnosis:
 
             return rebuild(path)
         return from_json(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         fail(f"{path}: {error}")
 
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from neuraldbg import __version__, cli
 from neuraldbg.diagnosis import CausalGraph, CausalHypothesis, Diagnosis, GraphNode, Verdict
 from neuraldbg.events import observed
+from neuraldbg.journal import Journal, rebuild
 from neuraldbg.report.json import from_json, to_json
 from neuraldbg.report.markdown import markdown
 from neuraldbg.report.mermaid import mermaid
@@ -61,6 +62,22 @@ def test_a_binary_file_is_refused_without_a_traceback(tmp_path):
     file = tmp_path / "model.pt"
     file.write_bytes(b"\x80\x02\xff\xfe")
     done = run("show", file)
+    assert done.exit_code == 2 and isinstance(done.exception, SystemExit)
+
+
+def test_a_journal_is_shown_like_the_diagnosis_that_it_ends_with(saved, tmp_path):
+    journal = Journal(tmp_path / "run.jsonl")
+    journal.open(DIAGNOSIS.facts)
+    journal.event(DEAD)
+    journal.close(DIAGNOSIS)
+    done = run("show", journal.path, "--json")
+    assert done.exit_code == 0 and from_json(done.stdout) == rebuild(journal.path)
+    assert from_json(done.stdout).events == (DEAD,)
+
+
+def test_a_journal_without_a_header_is_refused_without_a_traceback(tmp_path):
+    (tmp_path / "run.jsonl").write_text("no journal\n")
+    done = run("show", tmp_path / "run.jsonl")
     assert done.exit_code == 2 and isinstance(done.exception, SystemExit)
 
 

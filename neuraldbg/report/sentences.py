@@ -329,7 +329,7 @@ def looked_at(coverage: Coverage, steps: int) -> str:
     if not parts:
         return "nothing yet"
     text = ", ".join(parts) + f" ({clean(coverage.mode, 40)})"
-    return f"{text}, {coverage.share:.1%} of the time".replace("%", " %") if coverage.share is not None else text
+    return text if coverage.share is None else f"{text}; watching took {100 * coverage.share:.2g} % of the time"
 
 
 def not_looked_at(coverage: Coverage) -> str:

@@ -20,6 +20,7 @@ PADDING_X, PADDING_Y = 10.0, 8.0
 TEXT_WIDTH = 150.0  # a box is at most this wide, less its padding
 TITLE_LINES = 3
 FRAME = (1000.0, 150.0)  # the short frame of a run's page
+LEGIBLE = 0.75  # the smallest text is then 8 pixels: no reason to read downwards
 MARGIN = 12.0
 LIMIT = 40
 
@@ -87,10 +88,9 @@ def svg(graph: CausalGraph, frame: tuple[float, float] = FRAME) -> str:
     edges: list[Edge] = list(dict.fromkeys((e.source, e.target) for e in small.edges))
     ids = [n.id for n in sorted(nodes, key=lambda n: (n.kind != "cause", n.step))]
     options = [place(ids, edges, sizes, across, MARGIN) for across in (True, False)]
-    layout = max(
-        options, key=lambda o: min(1.0, frame[0] / o.width, frame[1] / o.height)
-    )  # of equals the first: left to right
-    across = layout is options[0]
+    shrunk = [min(1.0, frame[0] / o.width, frame[1] / o.height) for o in options]
+    across = shrunk[0] >= LEGIBLE or shrunk[0] >= shrunk[1]
+    layout = options[0] if across else options[1]
     kinds = {(e.source, e.target): e.kind for e in small.edges}
     parts = [_edge(points, across, kinds[edge]) for edge, points in layout.routes.items()]
     parts += [_box(n, *texts[n.id], layout) for n in nodes]

@@ -151,5 +151,5 @@ def test_confidence_is_a_word_and_a_number(value, calibrated, words):
 def test_coverage_is_told_only_where_it_was_measured():
     assert looked_at(Coverage(), 0) == "nothing yet"
     assert looked_at(Coverage(148, 148, 316, 312, 100, 90, "compiled", 0.012), 100) == (
-        "312 of 316 parameters, 148 of 148 modules, 90 of 100 steps (compiled), 1.2 % of the time"
+        "312 of 316 parameters, 148 of 148 modules, 90 of 100 steps (compiled); watching took 1.2 % of the time"
     )

@@ -16,7 +16,7 @@ def on_terminal(diagnosis, width=100):
 def test_a_healthy_run_says_so_and_what_was_looked_at(healthy):
     assert summary(healthy).splitlines() == [
         "HEALTHY: No sign of failure in 40 steps; the loss went from 2.3 to 0.311",
-        "Looked at: 9 of 10 parameters, 5 of 5 modules, 35 of 40 steps (compiled), 1.3 % of the time",
+        "Looked at: 9 of 10 parameters, 5 of 5 modules, 35 of 40 steps (compiled); watching took 1.3 % of the time",
     ]
 
 
