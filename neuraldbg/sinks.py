@@ -8,7 +8,8 @@ each event, `close` with the final Diagnosis. Three more are optional and looked
     points(step, {name: value})   the series of the session (loss, gradient norm, ...)
     idle()                        from the worker, about once a second while nothing comes in
 
-and two attributes: `close_timeout` (seconds, default 10) and `advice` (what to type when it did not get everything).
+and three attributes: `close_timeout` (seconds, default 10), `advice` (what to type when it did not get everything) and
+`silent` (its failures are logged at debug level).
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ class FanOut:
             from neuraldbg.journal import Journal  # it reads diagnoses, which few sessions do
 
             all_sinks.insert(0, Journal(self.journal_path, max_mb=journal_mb))
-        self._lanes = [_Lane(sink, capacity) for sink in all_sinks]
+        self._lanes = [Lane(sink, capacity) for sink in all_sinks]
         self._closed = False
         # A session that is dropped without being closed must not leave its threads behind.
         weakref.finalize(self, _stop, self._lanes).atexit = False
@@ -182,14 +183,15 @@ class FanOut:
         self._closed = True
 
 
-class _Lane:
-    """A sink, the items that wait for it, and the thread that hands them over."""
+class Lane:
+    """A sink, the items that wait for it, and the daemon thread that hands them over."""
 
-    def __init__(self, sink: Sink, capacity: int) -> None:
+    def __init__(self, sink: Sink, capacity: int = CAPACITY) -> None:
         self.sink = sink
         self.error: BaseException | None = None
         self.wants_points = hasattr(sink, "points")
         self.close_timeout = float(getattr(sink, "close_timeout", CLOSE_TIMEOUT))
+        self._level = logging.DEBUG if getattr(sink, "silent", False) else logging.WARNING
         self._bind: Callable[[], bool] | None = getattr(sink, "bind", None)
         self._idle: Callable[[], None] | None = getattr(sink, "idle", None)
         self._waiting: deque[tuple[str, tuple[Any, ...]]] = deque()
@@ -203,7 +205,8 @@ class _Lane:
 
     def put(self, call: str, *arguments: Any) -> None:
         """Queue a call; from the training thread, never waiting."""
-        self._probe()
+        if call != "open":  # the training may begin long after its session, and in another run
+            self._probe()
         with self._wake:
             if self.error is not None or self._finishing:
                 return
@@ -214,7 +217,9 @@ class _Lane:
             self._dropped += 1
             first = self._dropped == 1
         if first:
-            log.warning("%s is too slow for the events of this training; some are left out there", _name(self.sink))
+            log.log(
+                self._level, "%s is too slow for the events of this training; some are left out there", _name(self.sink)
+            )
 
     def finish(self, diagnosis: Diagnosis) -> None:
         """Queue the final Diagnosis, which no full queue keeps out."""
@@ -232,11 +237,16 @@ class _Lane:
             self._waiting.append(("stop", ()))
             self._wake.notify()
 
+    def ended(self, timeout: float) -> bool:
+        """Whether the sink has taken everything, or failed, within `timeout` seconds."""
+        return self._done.wait(timeout)
+
     def wait(self, deadline: float, journal: Path | None) -> None:
-        if self._done.wait(max(0.0, deadline - time.monotonic())):
+        if self.ended(max(0.0, deadline - time.monotonic())):
             return
         self._abandoned = True
-        log.warning(
+        log.log(
+            self._level,
             "%s did not take everything within %g s%s%s",
             _name(self.sink),
             self.close_timeout,
@@ -286,10 +296,12 @@ class _Lane:
         self._done.set()
         if not self._abandoned:
             quiet = isinstance(error, Undelivered)
-            log.warning("%s: %s%s", _name(self.sink), error, _advice(self.sink), exc_info=None if quiet else error)
+            log.log(
+                self._level, "%s: %s%s", _name(self.sink), error, _advice(self.sink), exc_info=None if quiet else error
+            )
 
 
-def _stop(lanes: list[_Lane]) -> None:
+def _stop(lanes: list[Lane]) -> None:
     for lane in lanes:
         lane.stop()
 
