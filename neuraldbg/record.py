@@ -125,6 +125,7 @@ class StepRecord:
     non-finite place: phase is one of input, weight, forward, loss, gradient, update.
     skipped: the optimizer step was skipped by a GradScaler. backwards: backward passes in this step.
     group_gradients: RMS gradient of each optimizer's parameters when it consumed them.
+    window: sampled steps in the window that unit activity is counted over.
     cosine: of this step's fresh gradient with the one before (on a sample of elements).
     """
 
@@ -144,6 +145,7 @@ class StepRecord:
     group_gradients: tuple[float | None, ...] = ()
     cosine: float | None = None
     loss_scale: float | None = None
+    window: int | None = None
     seconds: float | None = None
 
 
@@ -154,8 +156,7 @@ class ModuleFacts:
     activation: relu, leaky, sigmoid, tanh, softmax, glu, other or "" (not an activation). `functional` says that
     the activation is a function called on this module's output (found in the graph), not a module.
     position: input, hidden or output. norm_over: how many values a norm divides over. recurrent: RNN, LSTM, GRU.
-    feeds: names of the modules that consume its output, where the graph shows it. residual: its output is
-    added to its input (a residual branch's end). gain_lg: lg of rms out / rms in at step 0.
+    container: its output is its last child's, so that it has no numbers of its own. has_children: it holds modules.
     """
 
     name: str
@@ -171,11 +172,16 @@ class ModuleFacts:
     recurrent: bool = False
     source: str | None = None
     container: bool = False
+    has_children: bool = False
+    dtype: str = "float32"
 
 
 @dataclass(frozen=True, slots=True)
 class ParameterFacts:
-    """A parameter: owner is the index of the optimizer that holds it (None: none that was seen)."""
+    """A parameter: owner is the index of the optimizer that holds it (None: none that was seen).
+
+    rms, mean: of the values before the first update (mean: vectors only).
+    """
 
     name: str
     module: str
@@ -185,6 +191,7 @@ class ParameterFacts:
     trainable: bool
     owner: int | None = None
     rms: float | None = None
+    mean: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

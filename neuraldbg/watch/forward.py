@@ -142,7 +142,7 @@ class ForwardWatch:
         return found[1] if found is not None and found[0]() is given else None
 
     def _note(self, index: int, module: nn.Module, args: tuple[Any, ...], out: Tensor) -> None:
-        if out.grad_fn not in self.nodes or not self.places[index].facts.container:
+        if not self.places[index].facts.container:
             self.nodes[out.grad_fn] = index
         if structure.is_residual(args, out):
             self.notes.structure.add("residual")

@@ -57,19 +57,28 @@ class BeforeForward(_Hook):
             session.before_forward(self.index, module, args, kwargs)
 
 
+class BeforeCompiled(_Hook):
+    """Forward pre-hook of a compiled wrapper: it runs outside the graph, so the inputs can be read here."""
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        session = self.session()
+        if session is not None:
+            session.before_compiled(self.index, module, args, kwargs)
+
+
 class AfterForward(_Hook):
     """Module forward hook. While a graph is traced it only writes one row of a preallocated tensor."""
 
-    def __init__(self, session: Session, index: int, buffer: Tensor, function: str, rectifier: bool) -> None:
+    def __init__(self, session: Session, index: int, buffer: Tensor, row: int, function: str, rectifier: bool) -> None:
         super().__init__(session, index)
-        self.buffer, self.function, self.rectifier = buffer, function, rectifier
+        self.buffer, self.row, self.function, self.rectifier = buffer, row, function, rectifier
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if torch.compiler.is_compiling():
             out = output[0] if isinstance(output, tuple) else output
             if isinstance(out, Tensor) and out.is_floating_point():
-                row = output_row(out, self.function, None, self.rectifier)
-                self.buffer[self.index].copy_(torch.maximum(self.buffer[self.index], row))
+                new = output_row(out, self.function, None, self.rectifier)
+                self.buffer[self.row].copy_(torch.maximum(self.buffer[self.row], new))
             return
         session = self.session()
         if session is not None:

@@ -55,6 +55,7 @@ class ParameterWatch:
         self.owners: list[Owner] = []
         self.budget = budget
         self.cosine_before: Tensor | None = None
+        self.pointing: Tensor | None = None
         self.snapshot_step: int | None = None
         self.most = SAMPLE
 
@@ -65,7 +66,9 @@ class ParameterWatch:
                 if id(p) in self.index or isinstance(p, nn.parameter.UninitializedParameter):
                     continue
                 self.index[id(p)] = len(self.items)
+                start = p.detach().float() if p.numel() else None
                 facts = ParameterFacts(
+                    mean=float(start.mean()) if start is not None and p.dim() == 1 else None,
                     name=name,
                     module=module_name,
                     numel=p.numel(),
@@ -197,19 +200,20 @@ class ParameterWatch:
         self.snapshot_step = step + 1
         return [i for i, _ in now], weights + norms(updates)
 
-    def cosine(self) -> Tensor | None:
-        """Cosine of this step's gradient with the one before, on a sample of the weight tensors."""
+    def direction(self) -> None:
+        """Remember where this backward pass points, on a sample of the weight tensors."""
         parts = [
             flat_sample(p.grad, COSINE_SAMPLE)
             for _, p in self.live()
             if p.grad is not None and p.dim() > 1 and not p.grad.is_sparse and p.numel()
         ]
-        if not parts:
-            self.cosine_before = None
-            return None
-        now, before = torch.cat(parts), self.cosine_before
-        self.cosine_before = now
-        if before is None or before.shape != now.shape:
+        self.pointing = torch.cat(parts) if parts else None
+
+    def cosine(self) -> Tensor | None:
+        """Cosine of this step's gradient with the one before; the newer takes the older one's place."""
+        now, before = self.pointing, self.cosine_before
+        self.cosine_before, self.pointing = now, None
+        if now is None or before is None or before.shape != now.shape:
             return None
         return (now @ before) / (now.norm() * before.norm()).clamp_min(1e-38)
 

@@ -1,0 +1,506 @@
+"""One session of watching: takes the signals, keeps step, makes a StepRecord of each step and hands it on.
+
+Nothing here raises into the user's loop: every entry point is guarded; an error of ours is logged once and ends the
+watching (NEURALDBG_STRICT=1 lets it through, for tests).
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+import os
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from neuraldbg.record import RunFacts, StepRecord
+from neuraldbg.settings import Settings
+from neuraldbg.watch import hooks, inputs, losses, signals
+from neuraldbg.watch.assemble import Names, Transfer, build_facts, first_bad, group_gradients
+from neuraldbg.watch.clock import StepClock
+from neuraldbg.watch.forward import ForwardWatch, first_tensor
+from neuraldbg.watch.parameters import ParameterWatch
+
+log = logging.getLogger("neuraldbg")
+
+
+def _GONE() -> None:
+    """The reference to what is no longer watched."""
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MAPPED_STEPS = 2  # sampled steps whose graph is walked: GAN and actor-critic steps show all paths by then
+LIGHT_STEPS = 64  # steps whose sentinels wait on the device before they are read all the same
+
+
+def strict() -> bool:
+    return os.environ.get("NEURALDBG_STRICT") == "1"
+
+
+def guarded(method: Callable[P, R]) -> Callable[P, R | None]:
+    """Run only while watching, in the process that opened the session; keep our own errors to ourselves."""
+
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R | None:
+        session: Session = args[0]  # type: ignore[assignment]
+        if not session.live or os.getpid() != session.pid:
+            return None
+        start = time.perf_counter()
+        session.depth += 1
+        try:
+            return method(*args, **kwargs)
+        except Exception as error:
+            if strict():
+                raise
+            session.fail(error)
+            return None
+        finally:
+            session.depth -= 1
+            if not session.depth:
+                session.spent += time.perf_counter() - start
+
+    return call
+
+
+class Session:
+    """The torch side of a NeuralDbg."""
+
+    def __init__(self, settings: Settings, feed: Callable[[StepRecord, RunFacts], None]) -> None:
+        self.settings = settings
+        self.feed = feed
+        self.pid = os.getpid()
+        self.live = False
+        self.models: list[tuple[str, weakref.ref[nn.Module]]] = []
+        self.clock = StepClock()
+        self.forward = ForwardWatch()
+        self.parameters = ParameterWatch(int(settings.memory_mb * 1e6 / 2))
+        self.names = Names()
+        self.facts = RunFacts()
+        self.notes: list[str] = []
+        self.handles: list[Any] = []
+        self.compiled = False
+        self.while_active: Callable[[], bool] | None = None
+        self.on_end: Callable[[], None] | None = None
+        self.started = time.perf_counter()
+        self.spent = 0.0
+        self.depth = 0
+        self.count = self.sampled_count = self.mapped = 0
+        self.provisional: list[StepRecord] = []
+        self.light: list[tuple[StepRecord, list[Tensor]]] = []
+        self.weights_bad = False
+        self.dropped: set[int] = set()
+        self.exception: tuple[str, str | None] | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        """Forget the open step."""
+        self.begun = self.sampling = False
+        self.stack: list[int] = []
+        self.in_backward = False
+        self.loss: float | Tensor | None = None
+        self.root_loss: Tensor | None = None
+        self.pending_loss: tuple[Tensor | None, losses.FoundLoss | None] = (None, None)
+        self.found: losses.FoundLoss | None = None
+        self.batch: dict[str, inputs.Measured] = {}
+        self.scale: Tensor | float | None = None
+        self.skipped = False
+        self.quick: Tensor | None = None
+        self.trained = False
+
+    # --- hooks on and off ----------------------------------------------------------------------
+
+    def install(self, name: str, model: nn.Module) -> None:
+        """Hang hooks on every module and trainable parameter of a model."""
+        wrapper = model
+        while isinstance(getattr(model, "_orig_mod", None), nn.Module):
+            model = model._orig_mod
+            self.compiled = True
+        if wrapper is model and getattr(model, "_compiled_call_impl", None) is not None:
+            self.compiled = True
+        number = len(self.models)
+        self.models.append((name, weakref.ref(model)))
+        self.forward.add(number, model)
+        modules = {id(m): p.name for p in self.forward.places if p.model == number and (m := p.ref()) is not None}
+        before = len(self.parameters.items)
+        self.parameters.add(model, modules)
+        self.names.parameter_model += [number] * (len(self.parameters.items) - before)
+        self._hang(number, model, wrapper)
+        self.live = True
+
+    def _hang(self, number: int, model: nn.Module, wrapper: nn.Module) -> None:
+        numbers = [i for i, p in enumerate(self.forward.places) if p.model == number]
+        for k, item in enumerate(self.parameters.items):
+            p = item.ref()
+            if self.names.parameter_model[k] == number and p is not None and p.requires_grad:
+                self.handles.append((number, p.register_post_accumulate_grad_hook(hooks.AfterGradient(self, k))))
+        for i in numbers:
+            place = self.forward.places[i]
+            m = place.ref()
+            if m is None:
+                continue
+            after = hooks.AfterForward(self, i, place.buffer, place.row, place.function, place.rectifies)
+            self.handles.append((number, m.register_forward_pre_hook(hooks.BeforeForward(self, i), with_kwargs=True)))
+            self.handles.append((number, m.register_forward_hook(after)))
+        if wrapper is not model:  # the wrapper's own hooks run outside the compiled graph: inputs are seen there
+            entry = hooks.BeforeCompiled(self, numbers[0])
+            self.handles.append((number, wrapper.register_forward_pre_hook(entry, with_kwargs=True)))
+
+    def remove(self, number: int | None = None) -> None:
+        """Take the hooks off again (of one model, or all)."""
+        for owner, handle in self.handles:
+            if number is None or owner == number:
+                handle.remove()
+        self.handles = [(n, h) for n, h in self.handles if number is not None and n != number]
+
+    def drop(self, number: int) -> None:
+        """Stop watching one model: hooks off, its modules and parameters out of the records."""
+        self.remove(number)
+        for k, item in enumerate(self.parameters.items):
+            if self.names.parameter_model[k] == number:
+                item.ref = _GONE
+        for place in self.forward.places:
+            if place.model == number:
+                place.ref = _GONE
+        self.dropped.add(number)
+
+    def rehang(self, models: list[tuple[str, nn.Module]]) -> None:
+        """Hang the hooks of known models again, after a pause."""
+        for number, (_, model) in enumerate(models):
+            if number not in self.dropped:
+                self._hang(number, model, model)
+
+    def fail(self, error: Exception) -> None:
+        """An error of ours: say it once, stop watching, leave the training alone."""
+        self.live = False
+        self.notes.append(f"watching ended at step {self.clock.step} by an error of NeuralDBG: {error!r}")
+        log.error("NeuralDBG stopped watching at step %d: %r", self.clock.step, error, exc_info=error)
+        self.remove()
+        signals.disconnect(self)
+
+    # --- signals -------------------------------------------------------------------------------
+
+    @guarded
+    def before_forward(self, index: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not torch.is_grad_enabled() or torch._C._current_graph_task_id() != -1:
+            return  # evaluation, or the recomputation of a checkpoint inside backward
+        if not self.stack:
+            self._enter(index, module, args, kwargs)
+        self.stack.append(index)
+
+    def before_compiled(self, index: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A compiled wrapper is called: the start of a forward whose inside hooks are traced."""
+        self.before_forward(index, module, args, kwargs)
+        self.stack.clear()
+
+    def _enter(self, index: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._boundary()
+        if not self.live:
+            return
+        if not self.begun:
+            self._begin()
+        elif module.training and not self.trained and not self.clock.backwards and self.sampling:
+            self.forward.begin()  # what was measured so far was an evaluation with gradients left on
+            self.batch.clear()
+        self.trained = self.trained or module.training
+        self.clock.forwards += 1
+        if self.sampling:
+            self._read_inputs(index, args, kwargs)
+
+    def _read_inputs(self, index: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        entry = self.forward.places[index].name
+        named = [(str(k), a) for k, a in enumerate(args)] + list(kwargs.items())
+        for key, value in named[:4]:
+            x = first_tensor(value)
+            name = f"{entry}.{key}" if entry else key
+            if x is None or name in self.batch or not x.is_floating_point() or not x.numel() or x.is_nested:
+                continue
+            if x.requires_grad or x.grad_fn is not None or self._ours(x):
+                continue  # made by a model, not data
+            self.batch[name] = inputs.measure(name, x)
+
+    def _ours(self, x: Tensor) -> bool:
+        """Whether this tensor shares memory with an output of this step (a detached fake sample, say)."""
+        where = x.untyped_storage().data_ptr()
+        return any((t := ref()) is not None and t.untyped_storage().data_ptr() == where for ref, _ in self.forward.outputs.values())
+
+    @guarded
+    def after_forward(self, index: int, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if not torch.is_grad_enabled() or torch._C._current_graph_task_id() != -1 or index not in self.stack:
+            return
+        while self.stack.pop() != index:
+            pass  # a forward inside was left by an exception that the user caught
+        if self.sampling:
+            with torch.no_grad():
+                self.forward.measure(index, module, args, output)
+
+    @guarded
+    def backward_starts(self, tensors: Any) -> None:
+        self.stack.clear()
+        self.in_backward = False
+        roots = [tensors] if isinstance(tensors, Tensor) else [t for t in tensors if isinstance(t, Tensor)]
+        root = next((t for t in roots if t.grad_fn is not None), None)
+        if root is None:
+            return
+        if self.compiled and not self.clock.forwards:
+            self._boundary()
+        if not self.begun:
+            self._begin()
+        loss = losses.unscaled(root)[0] if root.numel() == 1 else None
+        found = None
+        if self.sampling:
+            self.parameters.begin_backward()
+            found = losses.find_loss(root.grad_fn)
+            if self.forward.mapping and self.forward.nodes:
+                self.forward.walk(root.grad_fn)
+        self.pending_loss = (loss, found)
+
+    @guarded
+    def after_gradient(self, index: int) -> None:
+        if self.in_backward:
+            return
+        self.in_backward = True
+        torch.autograd.Variable._execution_engine.queue_callback(self.backward_ended)
+
+    @guarded
+    def backward_ended(self) -> None:
+        self.in_backward = False
+        if not self.begun:
+            self._begin()
+        self.clock.backwards += 1
+        root, found = self.pending_loss
+        self.pending_loss = (None, None)
+        if root is not None:
+            self.root_loss = root.detach()
+        if found is not None:
+            self.found = found
+        if self.sampling:
+            self.parameters.end_backward()
+            self.parameters.direction()
+        else:
+            self.quick = self.parameters.quick_norm()
+
+    @guarded
+    def optimizer_stepped(self, optimizer: Any) -> None:
+        k = self.parameters.owner_of(optimizer)
+        if k is None:
+            return
+        if not self.begun:
+            self._begin()
+        self.stack.clear()
+        self.clock.optimizer(k)
+        if self.sampling:
+            self.parameters.consumed(k)
+        self._check_active()
+
+    @guarded
+    def scaler_steps(self, scaler: Any, optimizer: Any) -> int:
+        k = self.parameters.owner_of(optimizer)
+        scale = getattr(scaler, "_scale", None)
+        if k is None or not getattr(scaler, "_enabled", True):
+            return -1
+        self.scale = scale.detach().clone() if isinstance(scale, Tensor) else None
+        return self.clock.rounds[k]
+
+    @guarded
+    def scaler_stepped(self, optimizer: Any, rounds: int) -> None:
+        k = self.parameters.owner_of(optimizer)
+        if k is not None and rounds is not None and rounds >= 0 and self.clock.rounds[k] == rounds:
+            self.skipped = True
+            self.clock.optimizer(k)
+
+    def _check_active(self) -> None:
+        if self.while_active is not None and not self.while_active() and self.on_end is not None:
+            self.on_end()
+
+    # --- steps ---------------------------------------------------------------------------------
+
+    def record_loss(self, value: float | Tensor) -> None:
+        """The user's own loss of the open step."""
+        if self.clock.loss_told:
+            self.close()
+        if not self.clock.told:
+            self.clock.told = True
+            if not self.clock.explicit:
+                self._renumber()
+        self.stack.clear()
+        if not self.begun:
+            self._begin()
+        self.loss = value
+        self.clock.loss_told = True
+
+    def _renumber(self) -> None:
+        """The first recorded loss ends step 0: what was taken for steps before it belonged to it."""
+        if len(self.provisional) <= MAPPED_STEPS * 8:
+            self.clock.step = 0
+            records, self.provisional = self.provisional, []
+            for record in records:
+                self._hand_on(replace(record, step=0))
+
+    def set_step(self, value: int) -> None:
+        if not self.clock.empty and value != self.clock.step:
+            self.close()
+        self.clock.explicit = True
+        self._flush_provisional()
+        self.clock.step = value
+
+    def _boundary(self) -> None:
+        if self.clock.due(self.parameters.moved):
+            self.close()
+        self._check_active()
+
+    def _begin(self) -> None:
+        self.begun = True
+        self.sampling = self._sample_next()
+        if self.sampling:
+            self.forward.begin()
+            with torch.no_grad():
+                self.parameters.snapshot(self.count)
+
+    def _sample_next(self) -> bool:
+        s = self.settings
+        if s.cadence is not None:
+            return self.count % s.cadence == 0
+        dense = self.count < s.dense_steps and time.perf_counter() - self.started < s.dense_seconds
+        return dense or self.count % s.sparse_every == 0
+
+    @guarded
+    def close(self) -> None:
+        """End the open step: one transfer, one record."""
+        if self.clock.empty:
+            return
+        with torch.no_grad():
+            if self.sampling:
+                self._close_sampled()
+            else:
+                self._close_light()
+        self.parameters.reset_step()
+        self.count += 1
+        self.clock.close()
+        self._clear()
+
+    def _close_light(self) -> None:
+        record = StepRecord(
+            step=self.clock.step, sampled=False, rates=self.parameters.rates(), skipped=self.skipped,
+            stepped=self.clock.stepped, backwards=self.clock.backwards,
+        )  # fmt: skip
+        nothing = torch.full((), math.nan)
+        loss = self.loss if self.loss is not None else self.root_loss
+        loss = loss if isinstance(loss, Tensor) else torch.tensor(math.nan if loss is None else loss)
+        self.light.append((record, [loss, self.quick if self.quick is not None else nothing, self._scale()]))
+        if len(self.light) >= LIGHT_STEPS:
+            self._flush_light()
+
+    def _scale(self) -> Tensor:
+        return self.scale if isinstance(self.scale, Tensor) else torch.ones(())
+
+    def _flush_light(self) -> None:
+        light, self.light = self.light, []
+        if not light:
+            return
+        numbers = torch.stack([t.reshape(()).double().cpu() for _, ts in light for t in ts]).tolist()
+        for k, (record, _) in enumerate(light):
+            loss, norm, scale = numbers[3 * k : 3 * k + 3]
+            told = loss if not math.isnan(loss) or self.clock.told else None
+            bad = ("gradient", None) if not math.isfinite(norm) and record.backwards and not record.skipped else None
+            self._hand_on(replace(record, loss=told, gradient_norm=norm / scale if norm == norm else None, first_bad=bad))
+
+    def _close_sampled(self) -> None:
+        self._flush_light()
+        if self.mapped >= MAPPED_STEPS:
+            self.forward.mapping = False
+        elif self.clock.backwards:
+            self.mapped += 1
+        transfer = Transfer()
+        dead, rows = self.forward.rows()
+        transfer.add("rows", rows)
+        indices, weights = self.parameters.measure(self.count)
+        transfer.add("weights", weights)
+        grads = [(i, n) for i, w in enumerate(self.parameters.items) if (n := _grad_of(w)) is not None]
+        transfer.add("grads", [n for _, n in grads])
+        cosine = self.parameters.cosine() if self.clock.backwards else None
+        transfer.add("cosine", [cosine] if cosine is not None else [])
+        batch = list(self.batch.values())
+        for m in batch:
+            transfer.add(m.name + "#", [m.values])
+        transfer.add("loss", [self.found.values] if self.found is not None else [])
+        transfer.add("scale", [self._scale()])
+        value = self.loss if self.loss is not None else self.root_loss
+        transfer.add("told", [value] if isinstance(value, Tensor) else [])
+        got = transfer.read()
+
+        scale = got["scale"][0] or 1.0
+        told = got["told"][0] if got["told"] else value
+        half = len(weights) // 2
+        gradients = {i: n / scale for (i, _), n in zip(grads, got["grads"], strict=True)}
+        layers = self.forward.read(dead, got["rows"])
+        given = tuple(inputs.read(m, got[m.name + "#"]) for m in batch)
+        parameters = {
+            i: self.parameters.stats(i, w, u, gradients.get(i))
+            for i, w, u in zip(indices, got["weights"][:half], got["weights"][half:], strict=True)
+        }
+        self.sampled_count += 1
+        window = self.forward.window
+        self.forward.end(given[0].rows if given else None)
+        self.names.fix(self)
+        norm = math.sqrt(sum(n * n for n in gradients.values())) if gradients else None
+        bad = first_bad(self, given, layers, told, gradients, parameters)
+        self.weights_bad = any(not p.weight_finite for p in parameters.values())
+        if self.count < 4 or self.count % 50 == 0:
+            self.facts = build_facts(self)
+        self._hand_on(
+            StepRecord(
+                step=self.clock.step,
+                loss=None if told is None else float(told),
+                gradient_norm=norm,
+                rates=self.parameters.rates(),
+                inputs=given,
+                layers={self.names.module(i): s for i, s in layers.items()},
+                parameters={self.names.parameter(i): s for i, s in parameters.items()},
+                loss_stats=losses.read(self.found, got["loss"]) if self.found is not None else None,
+                first_bad=bad,
+                skipped=self.skipped,
+                stepped=self.clock.stepped,
+                backwards=self.clock.backwards,
+                group_gradients=group_gradients(self, gradients),
+                cosine=got["cosine"][0] if got["cosine"] else None,
+                window=window,
+                loss_scale=scale if isinstance(self.scale, Tensor) else None,
+            )
+        )
+
+    def _hand_on(self, record: StepRecord) -> None:
+        """To the trace; the first few wait until it is known whether the user records losses."""
+        if not (self.clock.told or self.clock.explicit) and self.count < MAPPED_STEPS * 8:
+            self.provisional.append(record)
+            return
+        self._flush_provisional()
+        self.feed(record, self.facts)
+
+    def _flush_provisional(self) -> None:
+        waiting, self.provisional = self.provisional, []
+        for record in waiting:
+            self.feed(record, self.facts)
+
+    @guarded
+    def settle(self, final: bool = False) -> None:
+        """Bring the trace up to date: close a finished step (at the end also an unfinished one)."""
+        if not self.clock.empty and (final or self.clock.due(lambda: True)):
+            self.close()
+        with torch.no_grad():
+            self._flush_light()
+        self._flush_provisional()
+        self.facts = build_facts(self)
+
+
+def _grad_of(w: Any) -> Tensor | None:
+    return w.consumed_norm if w.consumed_norm is not None else w.grad_norm
+
+

@@ -1,0 +1,89 @@
+"""The process-wide signals, there only while a session is open: where backward starts, optimizer and scaler steps.
+
+Optimizer steps come through PyTorch's own global hooks. For the start of backward and for GradScaler there is no hook,
+so `torch.autograd.backward` and `GradScaler.step` are wrapped (public functions) and put back when the last session ends.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.amp import GradScaler
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+if TYPE_CHECKING:
+    from neuraldbg.watch.session import Session
+
+_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+_undo: list[Callable[[], None]] = []
+_lock = threading.Lock()
+
+
+def sessions() -> list[Session]:
+    return list(_sessions)
+
+
+def connect(session: Session) -> None:
+    """Let a session hear the signals; the first one installs them."""
+    with _lock:
+        _sessions.add(session)
+        if not _undo:
+            _undo.extend([_wrap_backward(), _wrap_scaler(), register_optimizer_step_post_hook(_optimizer_stepped).remove])
+
+
+def disconnect(session: Session) -> None:
+    """Stop; the last one restores everything."""
+    with _lock:
+        _sessions.discard(session)
+        if not _sessions:
+            while _undo:
+                _undo.pop()()
+
+
+def _optimizer_stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
+    for session in sessions():
+        session.optimizer_stepped(optimizer)
+
+
+def _wrap_backward() -> Callable[[], None]:
+    original = torch.autograd.backward
+
+    @functools.wraps(original)
+    def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        if not torch.compiler.is_compiling():
+            for session in sessions():
+                session.backward_starts(tensors)
+        return original(tensors, *args, **kwargs)
+
+    torch.autograd.backward = backward
+
+    def restore() -> None:
+        if torch.autograd.backward is backward:  # somebody else may have wrapped it since
+            torch.autograd.backward = original
+
+    return restore
+
+
+def _wrap_scaler() -> Callable[[], None]:
+    original = GradScaler.step
+
+    @functools.wraps(original)
+    def step(self: GradScaler, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        before = [session.scaler_steps(self, optimizer) for session in sessions()]
+        result = original(self, optimizer, *args, **kwargs)
+        for session, rounds in zip(sessions(), before, strict=False):
+            session.scaler_stepped(optimizer, rounds)
+        return result
+
+    GradScaler.step = step  # type: ignore[method-assign]
+
+    def restore() -> None:
+        if GradScaler.step is step:
+            GradScaler.step = original  # type: ignore[method-assign]
+
+    return restore
