@@ -73,7 +73,7 @@ def came(claim: Claim, run: Run) -> tuple[tuple[SemanticEvent, ...], tuple[str, 
     missing = tuple(
         symptom
         for symptom, window in claim.predicts.items()
-        if symptom not in seen and root.step + min(window, 50) <= length
+        if symptom not in seen and root.step + window <= length
     )
     return hits, missing
 

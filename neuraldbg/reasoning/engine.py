@@ -19,6 +19,7 @@ from neuraldbg.settings import Settings, make
 
 MOST_LINKS = 8  # of a chain in words
 MOST_EVIDENCE = 40  # events kept as evidence of one hypothesis
+NEAR = 2  # steps between the claim and an event that a sentence may open with in its stead
 
 log = logging.getLogger("neuraldbg")
 
@@ -84,12 +85,28 @@ def chain_of(item: Ranked) -> list[SemanticEvent]:
     return list(seen.values())[:MOST_LINKS]
 
 
+def _shown(item: Ranked) -> SemanticEvent | None:
+    """The event that the sentence opens with: the root, or the failure where the root is not where the claim points.
+
+    A jump of the rate "due to a jump of the rate" says nothing: the loss spike beside it does.
+    """
+    claim, root = item.claim, item.claim.root
+    if root is None or (root.step == claim.step and root.symptom != "rate_jump"):
+        return root
+    near = [
+        e
+        for e in (*claim.evidence_for, *item.hits)
+        if e is not root and failure_of(e) == claim.failure_type and 0 <= e.step - claim.step <= NEAR
+    ]
+    return min(near, key=lambda e: (e.symptom != "loss_spike", e.order), default=root)
+
+
 def _hypothesis(item: Ranked, confidence: float, calibrated: bool) -> CausalHypothesis:
     from neuraldbg.report.sentences import describe  # the only place that makes sentences
 
     claim, events = item.claim, chain_of(item)
     evidence = {id(e): e for e in (*claim.evidence_for, *item.hits)}
-    description = describe(claim, claim.root)
+    description = describe(claim, _shown(item))
     return CausalHypothesis(
         failure_type=claim.failure_type,
         cause=claim.cause,

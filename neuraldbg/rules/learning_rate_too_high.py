@@ -55,7 +55,7 @@ def learning_rate_too_high(run: Run) -> Iterator[Claim]:
         return
     if update.step > HEAD and any(run.all(*PRECURSORS, "loss_spike", "zero_batch", before=update)):
         return
-    if any(run.all("rate_jump", "carried_gradient", before=update)):
+    if any(e.order <= update.order for e in run.all("rate_jump", "carried_gradient")):
         return
     broken = tuple(lasting(run, *NONFINITE, "loss_diverging", since=update.step))
     stuck = tuple(lasting(run, "loss_plateau", since=update.step)) if not_learning(run) else ()

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from functools import partial
+
+from neuraldbg.rules.bootstrap_divergence import bootstrap_divergence
+from neuraldbg.testing import check_explains, check_silent, facts, observed, run
+
+silent = partial(check_silent, bootstrap_divergence)
+explains = partial(check_explains, bootstrap_divergence)
+
+MSE = facts(loss_kind="mse")
+
+
+def grown(step: int = 130, cosine: float = 0.98):
+    return observed("exploding_gradient", step, growth_lg=2.5, cosine=cosine)
+
+
+END = observed("loss_diverging", 150, growth_lg=3.0)
+
+
+def test_a_growing_gradient_with_a_bounded_loss_is_healthy():
+    silent(run(grown(), facts=MSE))
+
+
+def test_an_overshoot_turns_its_gradient_round():
+    silent(run(grown(cosine=-0.4), END, facts=MSE))
+
+
+def test_a_runaway_from_the_first_step_on_has_no_quiet_start():
+    silent(run(grown(step=1), END, facts=MSE))
+
+
+def test_large_updates_before_the_gradient_are_the_rates_doing():
+    silent(run(observed("violent_update", 100, "fc", update_lg=-0.2), grown(), END, facts=MSE))
+
+
+def test_a_classifier_has_no_targets_of_its_own():
+    silent(run(grown(), END, facts=facts(loss_kind="cross_entropy")))
+
+
+def test_targets_that_run_away_after_a_quiet_start():
+    explains(run(grown(), END, facts=MSE), step=130, failure="exploding_gradients")

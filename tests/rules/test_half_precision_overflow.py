@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from functools import partial
+
+from neuraldbg.rules.half_precision_overflow import half_precision_overflow
+from neuraldbg.testing import check_explains, check_silent, observed, run
+
+silent = partial(check_silent, half_precision_overflow)
+explains = partial(check_explains, half_precision_overflow)
+
+
+def test_a_float32_gradient_is_not_the_formats_doing():
+    silent(run(observed("nonfinite_gradient", 90, "fc", dtype="float32", headroom_lg=-30.0)))
+
+
+def test_a_gradient_far_below_the_limit_has_another_cause():
+    silent(run(observed("nonfinite_gradient", 90, "fc", dtype="float16", headroom_lg=-3.0)))
+
+
+def test_bfloat16_has_the_range_of_float32():
+    silent(run(observed("nonfinite_gradient", 90, "fc", dtype="bfloat16", headroom_lg=-0.1)))
+
+
+def test_a_gradient_that_reached_the_limit():
+    explains(
+        run(observed("nonfinite_gradient", 105, "fc", dtype="float16", headroom_lg=-0.2)),
+        step=105,
+        failure="exploding_gradients",
+    )
+
+
+def test_an_output_that_reached_the_limit():
+    over = observed("nonfinite_activation", 7, "fc", dtype="torch.float16", inf_share=0.1, largest=60000.0)
+    explains(run(over), layer="fc", step=7)

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from functools import partial
+
+from neuraldbg.rules.half_precision_underflow import half_precision_underflow
+from neuraldbg.testing import check_explains, check_silent, observed, run
+
+silent = partial(check_silent, half_precision_underflow)
+explains = partial(check_explains, half_precision_underflow)
+
+
+def bad(**changes):
+    return observed(
+        "nonfinite_weight", 0, "mix.0", **{"gradient_finite": True, "dtype": "float16", "eps": 1e-8, **changes}
+    )
+
+
+def test_an_epsilon_that_float16_can_hold_is_fine():
+    silent(run(bad(eps=1e-4)))
+
+
+def test_float32_weights_hold_the_usual_epsilon():
+    silent(run(bad(dtype="float32")))
+
+
+def test_a_gradient_that_was_not_finite_explains_the_weight():
+    silent(run(bad(gradient_finite=False)))
+
+
+def test_finite_gradients_and_weights_that_are_not():
+    explains(run(bad()), layer="mix.0", step=0, failure="optimizer_instability")

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from functools import partial
+
+from neuraldbg.rules.loss_scale import loss_scale
+from neuraldbg.testing import check_explains, check_silent, facts, observed, optimizer, run
+
+silent = partial(check_silent, loss_scale)
+explains = partial(check_explains, loss_scale)
+
+SUM = observed("summed_loss", 0, loss_kind="mse", rows=256)
+LARGE = observed("violent_update", 0, "fc", update_lg=0.2)
+END = observed("loss_nonfinite", 3)
+SGD = facts(optimizers=(optimizer("SGD"),))
+
+
+def test_a_sum_that_trains_is_fine():
+    silent(run(SUM, facts=SGD))
+
+
+def test_adam_divides_the_scale_out():
+    silent(run(SUM, LARGE, END, facts=facts(optimizers=(optimizer("AdamW"),))))
+
+
+def test_a_sum_over_a_few_samples_is_no_cause():
+    silent(run(observed("summed_loss", 0, rows=4), LARGE, END, facts=SGD))
+
+
+def test_a_sum_over_many_samples_that_runs_away():
+    explains(run(SUM, LARGE, END, facts=SGD), step=0, failure="exploding_gradients")

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from functools import partial
+
+from neuraldbg.rules.missing_zero_grad import missing_zero_grad
+from neuraldbg.testing import check_explains, check_silent, observed, run
+
+silent = partial(check_silent, missing_zero_grad)
+explains = partial(check_explains, missing_zero_grad)
+
+CARRIED = observed("carried_gradient", 1, share=1.0, steps=2)
+
+
+def test_a_carried_gradient_without_harm_is_only_noted():
+    silent(run(CARRIED))
+
+
+def test_a_diverging_loss_alone_is_not_its_doing():
+    silent(run(observed("loss_diverging", 30, growth_lg=2.0)))
+
+
+def test_a_loss_that_swings_and_diverges_long_after():
+    explains(run(CARRIED, observed("loss_diverging", 60, growth_lg=2.0)), step=1, failure="optimizer_instability")

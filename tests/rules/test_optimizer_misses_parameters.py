@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from functools import partial
+
+from neuraldbg.events import recovered
+from neuraldbg.rules.optimizer_misses_parameters import optimizer_misses_parameters
+from neuraldbg.testing import check_explains, check_silent, facts, module, observed, parameter, run
+
+silent = partial(check_silent, optimizer_misses_parameters)
+explains = partial(check_explains, optimizer_misses_parameters)
+
+
+def stuck(layer: str, step: int = 0):
+    return observed("stuck_parameter", step, layer, parameters=2, share=0.25, owned=False)
+
+
+def test_a_pause_of_the_updates_that_ends_is_nothing():
+    stop = observed("updates_stop", 20, since=20)
+    silent(run(stop, recovered(stop, 30)))
+
+
+def test_a_head_trained_on_an_unfrozen_backbone_that_learns_is_only_noted():
+    tuned = facts(
+        module("body", 0),
+        module("head", 1),
+        parameters=(parameter("body.weight", owner=None), parameter("head.weight", owner=0)),
+    )
+    silent(run(stuck("body"), facts=tuned, series={"skill": [0.97**i for i in range(100)]}))
+
+
+def test_the_same_head_that_does_not_learn():
+    tuned = facts(
+        module("body", 0),
+        module("head", 1),
+        parameters=(parameter("body.weight", owner=None), parameter("head.weight", owner=0)),
+    )
+    explains(run(stuck("body"), observed("loss_plateau", 5, skill=1.0), facts=tuned), layer="body")
+
+
+def test_an_encoder_that_never_moves_behind_a_hand_written_optimizer():
+    explains(run(stuck("encoder")), layer="encoder", step=0, failure="optimizer_instability")
+
+
+def test_a_new_head_that_the_optimizer_was_not_given():
+    replaced = facts(
+        module("body", 0),
+        module("head", 1),
+        parameters=(parameter("body.weight", owner=0), parameter("head.weight", owner=None)),
+    )
+    explains(run(stuck("head"), facts=replaced), layer="head")
+
+
+def test_updates_that_stop_in_the_middle():
+    explains(run(observed("updates_stop", 60, since=60)), step=60)

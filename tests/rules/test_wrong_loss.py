@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from functools import partial
+
+from neuraldbg.rules.wrong_loss import wrong_loss
+from neuraldbg.testing import check_explains, check_silent, observed, run
+
+silent = partial(check_silent, wrong_loss)
+explains = partial(check_explains, wrong_loss)
+
+OUTSIDE = observed("target_range", 0, loss_kind="bce", target_low=10.0, target_high=60.0)
+
+
+def test_targets_outside_without_harm_are_only_noted():
+    silent(run(OUTSIDE))
+
+
+def test_a_runaway_with_targets_inside_has_another_cause():
+    silent(run(observed("loss_diverging", 5), observed("loss_nonfinite", 25)))
+
+
+def test_a_loss_without_a_lower_bound_runs_away():
+    grown = observed("exploding_gradient", 18, growth_lg=2.5, cosine=0.99)
+    explains(run(OUTSIDE, grown, observed("loss_nonfinite", 25)), step=0, failure="exploding_gradients")
+
+
+def test_a_loss_that_never_fits_is_an_instability():
+    explains(run(OUTSIDE, observed("loss_plateau", 5, skill=1.0)), failure="optimizer_instability")
