@@ -29,6 +29,7 @@ import neuraldbg.integrations.mlflow
 
 EXPERIMENT = "neuraldbg-demo"
 BATCH = 64
+TAGS = ("cause", "layer", "step")
 TRAINING_ROWS = 1437  # four fifths of the 1797 images
 
 
@@ -164,7 +165,6 @@ def sweep(data: Digits, epochs: int, seed: int, progress: Progress) -> list[str]
             mlflow.log_params({"model": trial.model, "optimizer": trial.optimizer, "rate": trial.rate})
             mlflow.log_metric("accuracy", train(trial, data, epochs, seed, report))
         ids.append(run.info.run_id)
-    mlflow.end_run()  # the last verdict is written now, not when the interpreter exits
     return ids
 
 
@@ -178,7 +178,7 @@ def verdicts(runs: list[Run]) -> Table:
             run.info.run_name,
             f"{run.data.metrics['accuracy']:.3f}",
             f"[{colour}]{verdict}[/]",
-            *(tags.get(f"neuraldbg.{name}", "") for name in ("cause", "layer", "step")),
+            *("-" if (tag := tags.get(f"neuraldbg.{name}", "none")) == "none" else tag for name in TAGS),
         )
     return table
 
@@ -190,7 +190,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
 
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # forty lines about tables of a new database
+    for talkative in ("alembic", "mlflow.store.db.utils"):  # forty lines about the tables of a new database
+        logging.getLogger(talkative).setLevel(logging.WARNING)
     torch.set_num_threads(1)  # matrices this small get slower with more
     out: Path = options.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
