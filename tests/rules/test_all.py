@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from typing import Any
 
 import pytest
 
 import neuraldbg.rules
-from neuraldbg.events import observed, recovered
+from neuraldbg.events import SemanticEvent, observed, recovered
 from neuraldbg.reasoning import rules
 from neuraldbg.reasoning.calibration import load
 from neuraldbg.run import Run
@@ -39,7 +40,7 @@ def healthy() -> Run:
     )
 
 
-def rule(name: str):
+def rule(name: str) -> Any:
     return getattr(importlib.import_module(f"neuraldbg.rules.{name}"), name)
 
 
@@ -64,7 +65,7 @@ def test_it_is_silent_on_a_healthy_run(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_survives_events_without_any_measurement(name: str) -> None:
-    from neuraldbg.events import SYMPTOMS, SemanticEvent
+    from neuraldbg.events import SYMPTOMS
 
     bare = [
         SemanticEvent(kind.event_type, "layer", step, "healthy", str(kind.to_state), symptom=symptom)

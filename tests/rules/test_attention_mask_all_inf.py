@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
+from neuraldbg.events import SemanticEvent
 from neuraldbg.rules.attention_mask_all_inf import attention_mask_all_inf
 from neuraldbg.testing import check_explains, check_silent, facts, module, observed, run
 
@@ -11,23 +13,23 @@ explains = partial(check_explains, attention_mask_all_inf)
 MODEL = facts(module("scores", 0), module("softmax", 1, "softmax"), module("out", 2))
 
 
-def bad(layer: str = "softmax", **changes):
+def bad(layer: str = "softmax", **changes: Any) -> SemanticEvent:
     return observed(
         "nonfinite_activation", 12, layer, **{"nan_share": 0.05, "inf_share": 0.0, "largest": 1.0, **changes}
     )
 
 
-def test_nan_out_of_another_layer_is_another_cause():
+def test_nan_out_of_another_layer_is_another_cause() -> None:
     silent(run(bad("out"), facts=MODEL))
 
 
-def test_infinities_are_another_cause():
+def test_infinities_are_another_cause() -> None:
     silent(run(bad(inf_share=0.1), facts=MODEL))
 
 
-def test_scores_that_exploded_before_are_another_cause():
+def test_scores_that_exploded_before_are_another_cause() -> None:
     silent(run(observed("exploding_gradient", 5, growth_lg=3.0), bad(), facts=MODEL))
 
 
-def test_a_row_without_a_visible_position():
+def test_a_row_without_a_visible_position() -> None:
     explains(run(bad(), facts=MODEL), layer="softmax", step=12, failure="data_anomaly")

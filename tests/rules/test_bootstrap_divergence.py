@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from neuraldbg.events import SemanticEvent
 from neuraldbg.rules.bootstrap_divergence import bootstrap_divergence
 from neuraldbg.testing import check_explains, check_silent, facts, observed, run
 
@@ -11,32 +12,32 @@ explains = partial(check_explains, bootstrap_divergence)
 MSE = facts(loss_kind="mse")
 
 
-def grown(step: int = 130, cosine: float = 0.98):
+def grown(step: int = 130, cosine: float = 0.98) -> SemanticEvent:
     return observed("exploding_gradient", step, growth_lg=2.5, cosine=cosine)
 
 
 END = observed("loss_diverging", 150, growth_lg=3.0)
 
 
-def test_a_growing_gradient_with_a_bounded_loss_is_healthy():
+def test_a_growing_gradient_with_a_bounded_loss_is_healthy() -> None:
     silent(run(grown(), facts=MSE))
 
 
-def test_an_overshoot_turns_its_gradient_round():
+def test_an_overshoot_turns_its_gradient_round() -> None:
     silent(run(grown(cosine=-0.4), END, facts=MSE))
 
 
-def test_a_runaway_from_the_first_step_on_has_no_quiet_start():
+def test_a_runaway_from_the_first_step_on_has_no_quiet_start() -> None:
     silent(run(grown(step=1), END, facts=MSE))
 
 
-def test_large_updates_before_the_gradient_are_the_rates_doing():
+def test_large_updates_before_the_gradient_are_the_rates_doing() -> None:
     silent(run(observed("violent_update", 100, "fc", update_lg=-0.2), grown(), END, facts=MSE))
 
 
-def test_a_classifier_has_no_targets_of_its_own():
+def test_a_classifier_has_no_targets_of_its_own() -> None:
     silent(run(grown(), END, facts=facts(loss_kind="cross_entropy")))
 
 
-def test_targets_that_run_away_after_a_quiet_start():
+def test_targets_that_run_away_after_a_quiet_start() -> None:
     explains(run(grown(), END, facts=MSE), step=130, failure="exploding_gradients")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from neuraldbg.events import SemanticEvent
 from neuraldbg.rules.detached_graph import detached_graph
 from neuraldbg.testing import check_explains, check_silent, facts, module, observed, optimizer, parameter, run
 
@@ -17,26 +18,26 @@ MODEL = facts(
 FALLING = {"skill": [0.97**i for i in range(100)]}
 
 
-def cut(layer: str = "encoder", share: float = 0.6):
+def cut(layer: str = "encoder", share: float = 0.6) -> SemanticEvent:
     return observed("no_gradient", 0, layer, parameters=2, share=share)
 
 
-def test_a_module_that_never_ran_is_only_unused():
+def test_a_module_that_never_ran_is_only_unused() -> None:
     unused = facts(module("head", 1), module("encoder", None), parameters=(parameter("encoder.weight"),))
     silent(run(cut(), observed("loss_plateau", 3, skill=1.0), facts=unused))
 
 
-def test_a_last_layer_that_the_loss_does_not_use_is_only_noted():
+def test_a_last_layer_that_the_loss_does_not_use_is_only_noted() -> None:
     silent(run(cut("head"), facts=MODEL, series=FALLING))
 
 
-def test_a_small_part_of_a_model_that_learns_is_only_noted():
+def test_a_small_part_of_a_model_that_learns_is_only_noted() -> None:
     silent(run(cut(share=0.05), facts=MODEL, series=FALLING))
 
 
-def test_an_encoder_cut_off_from_the_loss():
+def test_an_encoder_cut_off_from_the_loss() -> None:
     explains(run(cut(), facts=MODEL, series=FALLING), layer="encoder", step=0, failure="vanishing_gradients")
 
 
-def test_a_small_part_cut_off_while_nothing_is_learnt():
+def test_a_small_part_cut_off_while_nothing_is_learnt() -> None:
     explains(run(cut(share=0.05), observed("loss_plateau", 3, skill=1.0), facts=MODEL), layer="encoder")

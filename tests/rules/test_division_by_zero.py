@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
+from neuraldbg.events import SemanticEvent
 from neuraldbg.rules.division_by_zero import division_by_zero
 from neuraldbg.testing import check_explains, check_silent, observed, run
 
@@ -9,30 +11,30 @@ silent = partial(check_silent, division_by_zero)
 explains = partial(check_explains, division_by_zero)
 
 
-def bad(**changes):
+def bad(**changes: Any) -> SemanticEvent:
     given = {"inputs_finite": True, "inf_share": 0.0, "nan_share": 0.1, "largest": 4.5, **changes}
     return observed("nonfinite_activation", 75, "conv1", **given)
 
 
-def test_large_values_before_it_are_an_overflow():
+def test_large_values_before_it_are_an_overflow() -> None:
     silent(run(bad(largest=1e9)))
 
 
-def test_infinities_beside_it_are_an_overflow():
+def test_infinities_beside_it_are_an_overflow() -> None:
     silent(run(bad(inf_share=0.2)))
 
 
-def test_a_logarithm_is_no_division():
+def test_a_logarithm_is_no_division() -> None:
     silent(run(bad(operator="log")))
 
 
-def test_nothing_known_of_the_values_before_is_no_evidence():
+def test_nothing_known_of_the_values_before_is_no_evidence() -> None:
     silent(run(observed("nonfinite_activation", 75, "conv1", inputs_finite=True)))
 
 
-def test_a_mean_over_nothing():
+def test_a_mean_over_nothing() -> None:
     explains(run(bad()), layer="conv1", step=75, failure="data_anomaly")
 
 
-def test_a_power_of_zero_named_by_its_operator():
+def test_a_power_of_zero_named_by_its_operator() -> None:
     explains(run(bad(operator="pow", inf_share=0.1)), layer="conv1")

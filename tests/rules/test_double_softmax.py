@@ -11,9 +11,9 @@ explains = partial(check_explains, double_softmax)
 TWICE = observed("double_softmax", 0, "softmax", chance=2.3)
 
 
-def test_a_loss_that_falls_far_all_the_same_is_only_noted():
+def test_a_loss_that_falls_far_all_the_same_is_only_noted() -> None:
     silent(run(TWICE, series={"skill": [0.3] * 50}))
 
 
-def test_a_loss_that_stays_at_its_floor():
+def test_a_loss_that_stays_at_its_floor() -> None:
     explains(run(TWICE, series={"skill": [0.7] * 50}), layer="softmax", step=0, failure="saturated_activations")

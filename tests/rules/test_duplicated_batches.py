@@ -9,11 +9,11 @@ silent = partial(check_silent, duplicated_batches)
 explains = partial(check_explains, duplicated_batches)
 
 
-def test_other_data_events_are_other_causes():
+def test_other_data_events_are_other_causes() -> None:
     silent(run(observed("zero_batch", 3, share=0.5), observed("input_shift", 3, z=50.0)))
 
 
-def test_two_batches_again_and_again():
+def test_two_batches_again_and_again() -> None:
     claim = explains(
         run(observed("repeated_batch", 2, distinct=2, seen=200, share=0.75)), step=2, failure="data_anomaly"
     )

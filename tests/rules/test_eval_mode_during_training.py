@@ -11,9 +11,9 @@ explains = partial(check_explains, eval_mode_during_training)
 MODE = observed("eval_mode", 0, modules=3)
 
 
-def test_eval_mode_of_a_model_that_learns_is_only_noted():
+def test_eval_mode_of_a_model_that_learns_is_only_noted() -> None:
     silent(run(MODE, series={"skill": [0.97**i for i in range(100)]}))
 
 
-def test_eval_mode_of_a_model_that_does_not_learn():
+def test_eval_mode_of_a_model_that_does_not_learn() -> None:
     explains(run(MODE, observed("loss_plateau", 3, skill=1.0)), step=0, failure="optimizer_instability")

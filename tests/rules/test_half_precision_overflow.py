@@ -9,19 +9,19 @@ silent = partial(check_silent, half_precision_overflow)
 explains = partial(check_explains, half_precision_overflow)
 
 
-def test_a_float32_gradient_is_not_the_formats_doing():
+def test_a_float32_gradient_is_not_the_formats_doing() -> None:
     silent(run(observed("nonfinite_gradient", 90, "fc", dtype="float32", headroom_lg=-30.0)))
 
 
-def test_a_gradient_far_below_the_limit_has_another_cause():
+def test_a_gradient_far_below_the_limit_has_another_cause() -> None:
     silent(run(observed("nonfinite_gradient", 90, "fc", dtype="float16", headroom_lg=-3.0)))
 
 
-def test_bfloat16_has_the_range_of_float32():
+def test_bfloat16_has_the_range_of_float32() -> None:
     silent(run(observed("nonfinite_gradient", 90, "fc", dtype="bfloat16", headroom_lg=-0.1)))
 
 
-def test_a_gradient_that_reached_the_limit():
+def test_a_gradient_that_reached_the_limit() -> None:
     explains(
         run(observed("nonfinite_gradient", 105, "fc", dtype="float16", headroom_lg=-0.2)),
         step=105,
@@ -29,6 +29,6 @@ def test_a_gradient_that_reached_the_limit():
     )
 
 
-def test_an_output_that_reached_the_limit():
+def test_an_output_that_reached_the_limit() -> None:
     over = observed("nonfinite_activation", 7, "fc", dtype="torch.float16", inf_share=0.1, largest=60000.0)
     explains(run(over), layer="fc", step=7)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
+from neuraldbg.events import SemanticEvent
 from neuraldbg.rules.half_precision_underflow import half_precision_underflow
 from neuraldbg.testing import check_explains, check_silent, observed, run
 
@@ -9,23 +11,23 @@ silent = partial(check_silent, half_precision_underflow)
 explains = partial(check_explains, half_precision_underflow)
 
 
-def bad(**changes):
+def bad(**changes: Any) -> SemanticEvent:
     return observed(
         "nonfinite_weight", 0, "mix.0", **{"gradient_finite": True, "dtype": "float16", "eps": 1e-8, **changes}
     )
 
 
-def test_an_epsilon_that_float16_can_hold_is_fine():
+def test_an_epsilon_that_float16_can_hold_is_fine() -> None:
     silent(run(bad(eps=1e-4)))
 
 
-def test_float32_weights_hold_the_usual_epsilon():
+def test_float32_weights_hold_the_usual_epsilon() -> None:
     silent(run(bad(dtype="float32")))
 
 
-def test_a_gradient_that_was_not_finite_explains_the_weight():
+def test_a_gradient_that_was_not_finite_explains_the_weight() -> None:
     silent(run(bad(gradient_finite=False)))
 
 
-def test_finite_gradients_and_weights_that_are_not():
+def test_finite_gradients_and_weights_that_are_not() -> None:
     explains(run(bad()), layer="mix.0", step=0, failure="optimizer_instability")

@@ -11,13 +11,13 @@ explains = partial(check_explains, inf_in_input)
 BAD = observed("inf_input", 20, share=0.01, count=3)
 
 
-def test_infinity_that_the_model_masks_is_only_noted():
+def test_infinity_that_the_model_masks_is_only_noted() -> None:
     silent(run(BAD))
 
 
-def test_infinity_in_a_batch_after_the_loss_was_lost_is_not_the_cause():
+def test_infinity_in_a_batch_after_the_loss_was_lost_is_not_the_cause() -> None:
     silent(run(observed("loss_nonfinite", 10), BAD))
 
 
-def test_infinity_that_reaches_the_loss():
+def test_infinity_that_reaches_the_loss() -> None:
     explains(run(BAD, observed("loss_nonfinite", 20)), step=20, failure="data_anomaly")

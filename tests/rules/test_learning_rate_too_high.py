@@ -11,53 +11,53 @@ explains = partial(check_explains, learning_rate_too_high)
 LARGE = observed("violent_update", 0, "fc1", update_lg=-0.3, at_start=True)
 
 
-def test_a_large_update_that_nothing_follows_is_nothing():
+def test_a_large_update_that_nothing_follows_is_nothing() -> None:
     silent(run(LARGE))
 
 
-def test_units_that_were_dead_before_the_first_update_are_not_its_doing():
+def test_units_that_were_dead_before_the_first_update_are_not_its_doing() -> None:
     silent(run(LARGE, observed("dead_units", 0, "relu", share=0.5, at_start=0.5, rise=0.0)))
 
 
-def test_a_jump_of_the_schedule_before_it_is_the_schedules_doing():
+def test_a_jump_of_the_schedule_before_it_is_the_schedules_doing() -> None:
     jump = observed("rate_jump", 50, decades=2.0)
     late = observed("violent_update", 50, "fc1", update_lg=-0.1)
     silent(run(jump, late, observed("loss_diverging", 52)))
 
 
-def test_a_late_update_after_a_growing_gradient_is_a_symptom():
+def test_a_late_update_after_a_growing_gradient_is_a_symptom() -> None:
     grown = observed("exploding_gradient", 30, growth_lg=3.0, cosine=0.98)
     silent(run(grown, observed("violent_update", 40, "fc1", update_lg=-0.1), observed("loss_nonfinite", 45)))
 
 
-def test_a_plateau_that_ended_is_nothing():
+def test_a_plateau_that_ended_is_nothing() -> None:
     from neuraldbg.events import recovered
 
     plateau = observed("loss_plateau", 2, skill=1.0)
     silent(run(LARGE, plateau, recovered(plateau, 40)))
 
 
-def test_units_that_die_behind_a_falling_loss():
+def test_units_that_die_behind_a_falling_loss() -> None:
     dead = observed("dead_units", 3, "relu2", share=0.6, at_start=0.05, rise=0.55)
     falling = {"skill": [0.97**i for i in range(100)]}
     explains(run(LARGE, dead, series=falling), layer="relu2", step=3, failure="dead_neurons")
 
 
-def test_a_loss_stuck_after_the_first_update():
+def test_a_loss_stuck_after_the_first_update() -> None:
     stuck = observed("loss_plateau", 1, skill=1.0)
     dead = observed("dead_units", 1, "relu2", share=1.0, at_start=0.0, rise=1.0)
     explains(run(LARGE, dead, stuck), step=0, failure="optimizer_instability")
 
 
-def test_a_runaway_to_infinity():
+def test_a_runaway_to_infinity() -> None:
     explains(run(LARGE, observed("loss_nonfinite", 2)), step=0, failure="exploding_gradients")
 
 
-def test_a_runaway_of_small_updates_whose_gradient_turns_round():
+def test_a_runaway_of_small_updates_whose_gradient_turns_round() -> None:
     grown = observed("exploding_gradient", 10, growth_lg=3.0, cosine=-0.6)
     explains(run(grown, observed("loss_diverging", 20)), step=10, failure="exploding_gradients")
 
 
-def test_a_runaway_in_one_direction_is_not_the_rates():
+def test_a_runaway_in_one_direction_is_not_the_rates() -> None:
     grown = observed("exploding_gradient", 10, growth_lg=3.0, cosine=0.9)
     silent(run(grown, observed("loss_diverging", 20)))

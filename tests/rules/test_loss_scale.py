@@ -14,17 +14,17 @@ END = observed("loss_nonfinite", 3)
 SGD = facts(optimizers=(optimizer("SGD"),))
 
 
-def test_a_sum_that_trains_is_fine():
+def test_a_sum_that_trains_is_fine() -> None:
     silent(run(SUM, facts=SGD))
 
 
-def test_adam_divides_the_scale_out():
+def test_adam_divides_the_scale_out() -> None:
     silent(run(SUM, LARGE, END, facts=facts(optimizers=(optimizer("AdamW"),))))
 
 
-def test_a_sum_over_a_few_samples_is_no_cause():
+def test_a_sum_over_a_few_samples_is_no_cause() -> None:
     silent(run(observed("summed_loss", 0, rows=4), LARGE, END, facts=SGD))
 
 
-def test_a_sum_over_many_samples_that_runs_away():
+def test_a_sum_over_many_samples_that_runs_away() -> None:
     explains(run(SUM, LARGE, END, facts=SGD), step=0, failure="exploding_gradients")

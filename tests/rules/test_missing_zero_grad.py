@@ -11,13 +11,13 @@ explains = partial(check_explains, missing_zero_grad)
 CARRIED = observed("carried_gradient", 1, share=1.0, steps=2)
 
 
-def test_a_carried_gradient_without_harm_is_only_noted():
+def test_a_carried_gradient_without_harm_is_only_noted() -> None:
     silent(run(CARRIED))
 
 
-def test_a_diverging_loss_alone_is_not_its_doing():
+def test_a_diverging_loss_alone_is_not_its_doing() -> None:
     silent(run(observed("loss_diverging", 30, growth_lg=2.0)))
 
 
-def test_a_loss_that_swings_and_diverges_long_after():
+def test_a_loss_that_swings_and_diverges_long_after() -> None:
     explains(run(CARRIED, observed("loss_diverging", 60, growth_lg=2.0)), step=1, failure="optimizer_instability")

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
+from neuraldbg.events import SemanticEvent
 from neuraldbg.rules.numerical_op_forward import numerical_op_forward
 from neuraldbg.testing import check_explains, check_silent, observed, run
 
@@ -9,39 +11,39 @@ silent = partial(check_silent, numerical_op_forward)
 explains = partial(check_explains, numerical_op_forward)
 
 
-def bad(step: int = 0, **changes):
+def bad(step: int = 0, **changes: Any) -> SemanticEvent:
     given = {"inputs_finite": True, "inf_share": 0.3, "nan_share": 0.0, "largest": 1e10, "dtype": "float32", **changes}
     return observed("nonfinite_activation", step, "exp", **given)
 
 
-def test_nan_out_of_moderate_values_is_a_division():
+def test_nan_out_of_moderate_values_is_a_division() -> None:
     silent(run(bad(inf_share=0.0, nan_share=0.1, largest=5.0)))
 
 
-def test_the_end_of_an_explosion_is_no_cause():
+def test_the_end_of_an_explosion_is_no_cause() -> None:
     silent(run(observed("exploding_gradient", 10, growth_lg=3.0), bad(20)))
 
 
-def test_an_update_as_large_as_the_weights_comes_first():
+def test_an_update_as_large_as_the_weights_comes_first() -> None:
     silent(run(observed("violent_update", 0, "lin", update_lg=0.5), bad(1)))
 
 
-def test_a_recurrent_state_that_grew_comes_first():
+def test_a_recurrent_state_that_grew_comes_first() -> None:
     silent(run(observed("recurrent_growth", 0, "rnn", rms_lg=20.0), bad(0)))
 
 
-def test_float16_is_to_blame_for_its_own_limit():
+def test_float16_is_to_blame_for_its_own_limit() -> None:
     silent(run(bad(dtype="float16")))
 
 
-def test_nan_in_the_data_comes_first():
+def test_nan_in_the_data_comes_first() -> None:
     silent(run(observed("nan_input", 0, share=0.1), bad(0)))
 
 
-def test_an_exponential_that_overflows_in_the_first_batch():
+def test_an_exponential_that_overflows_in_the_first_batch() -> None:
     explains(run(bad()), layer="exp", step=0, failure="exploding_gradients")
 
 
-def test_a_logarithm_named_by_its_operator():
+def test_a_logarithm_named_by_its_operator() -> None:
     log = bad(operator="log", inf_share=0.0, nan_share=0.1, largest=5.0)
     assert "operator log" in explains(run(log), layer="exp").summary

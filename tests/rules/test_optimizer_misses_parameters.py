@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from neuraldbg.events import recovered
+from neuraldbg.events import SemanticEvent, recovered
 from neuraldbg.rules.optimizer_misses_parameters import optimizer_misses_parameters
 from neuraldbg.testing import check_explains, check_silent, facts, module, observed, parameter, run
 
@@ -10,16 +10,16 @@ silent = partial(check_silent, optimizer_misses_parameters)
 explains = partial(check_explains, optimizer_misses_parameters)
 
 
-def stuck(layer: str, step: int = 0):
+def stuck(layer: str, step: int = 0) -> SemanticEvent:
     return observed("stuck_parameter", step, layer, parameters=2, share=0.25, owned=False)
 
 
-def test_a_pause_of_the_updates_that_ends_is_nothing():
+def test_a_pause_of_the_updates_that_ends_is_nothing() -> None:
     stop = observed("updates_stop", 20, since=20)
     silent(run(stop, recovered(stop, 30)))
 
 
-def test_a_head_trained_on_an_unfrozen_backbone_that_learns_is_only_noted():
+def test_a_head_trained_on_an_unfrozen_backbone_that_learns_is_only_noted() -> None:
     tuned = facts(
         module("body", 0),
         module("head", 1),
@@ -28,7 +28,7 @@ def test_a_head_trained_on_an_unfrozen_backbone_that_learns_is_only_noted():
     silent(run(stuck("body"), facts=tuned, series={"skill": [0.97**i for i in range(100)]}))
 
 
-def test_the_same_head_that_does_not_learn():
+def test_the_same_head_that_does_not_learn() -> None:
     tuned = facts(
         module("body", 0),
         module("head", 1),
@@ -37,11 +37,11 @@ def test_the_same_head_that_does_not_learn():
     explains(run(stuck("body"), observed("loss_plateau", 5, skill=1.0), facts=tuned), layer="body")
 
 
-def test_an_encoder_that_never_moves_behind_a_hand_written_optimizer():
+def test_an_encoder_that_never_moves_behind_a_hand_written_optimizer() -> None:
     explains(run(stuck("encoder")), layer="encoder", step=0, failure="optimizer_instability")
 
 
-def test_a_new_head_that_the_optimizer_was_not_given():
+def test_a_new_head_that_the_optimizer_was_not_given() -> None:
     replaced = facts(
         module("body", 0),
         module("head", 1),
@@ -50,5 +50,5 @@ def test_a_new_head_that_the_optimizer_was_not_given():
     explains(run(stuck("head"), facts=replaced), layer="head")
 
 
-def test_updates_that_stop_in_the_middle():
+def test_updates_that_stop_in_the_middle() -> None:
     explains(run(observed("updates_stop", 60, since=60)), step=60)

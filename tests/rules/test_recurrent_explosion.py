@@ -11,13 +11,13 @@ explains = partial(check_explains, recurrent_explosion)
 GROWTH = observed("recurrent_growth", 0, "rnn", rms_lg=14.0)
 
 
-def test_a_growing_state_that_trains_is_fine():
+def test_a_growing_state_that_trains_is_fine() -> None:
     silent(run(GROWTH))
 
 
-def test_a_blow_up_without_a_growing_state_has_another_cause():
+def test_a_blow_up_without_a_growing_state_has_another_cause() -> None:
     silent(run(observed("nonfinite_activation", 1, "rnn", inputs_finite=True)))
 
 
-def test_a_growing_state_and_weights_that_are_not_finite():
+def test_a_growing_state_and_weights_that_are_not_finite() -> None:
     explains(run(GROWTH, observed("loss_nonfinite", 1)), layer="rnn", step=0, failure="exploding_gradients")

@@ -13,24 +13,24 @@ GROWTH = observed("signal_growth", 0, "blocks.0.conv1", depth_lg=2.4, gain_lg=0.
 END = observed("loss_nonfinite", 2)
 
 
-def test_a_tower_that_trains_is_fine():
+def test_a_tower_that_trains_is_fine() -> None:
     silent(run(GROWTH, facts=TOWER))
 
 
-def test_a_normalised_tower_has_another_cause():
+def test_a_normalised_tower_has_another_cause() -> None:
     normed = observed("signal_growth", 0, "blocks.0.conv1", depth_lg=2.4, residual=True, has_norm=True)
     silent(run(normed, END, facts=TOWER))
 
 
-def test_a_plain_stack_has_another_cause():
+def test_a_plain_stack_has_another_cause() -> None:
     plain = observed("signal_growth", 0, "lin0", depth_lg=2.4, residual=False, has_norm=False)
     silent(run(plain, END))
 
 
-def test_growth_that_training_made_is_not_the_structures():
+def test_growth_that_training_made_is_not_the_structures() -> None:
     late = observed("signal_growth", 40, "blocks.0.conv1", depth_lg=2.4, residual=True)
     silent(run(late, observed("loss_nonfinite", 50), facts=TOWER))
 
 
-def test_a_tower_whose_loss_explodes_names_the_block():
+def test_a_tower_whose_loss_explodes_names_the_block() -> None:
     explains(run(GROWTH, END, facts=TOWER), layer="blocks.0", step=0, failure="exploding_gradients")

@@ -11,22 +11,22 @@ explains = partial(check_explains, schedule_jump)
 JUMP = observed("rate_jump", 50, decades=2.5, before=1e-3, after=0.3)
 
 
-def test_a_jump_that_nothing_follows_is_only_noted():
+def test_a_jump_that_nothing_follows_is_only_noted() -> None:
     silent(run(JUMP))
 
 
-def test_a_decay_in_steps_is_no_fault():
+def test_a_decay_in_steps_is_no_fault() -> None:
     down = observed("rate_jump", 50, decades=1.0, before=0.1, after=0.01)
     silent(run(down, observed("loss_spike", 52, decades=1.0)))
 
 
-def test_a_spike_before_the_jump_is_not_its_doing():
+def test_a_spike_before_the_jump_is_not_its_doing() -> None:
     silent(run(observed("loss_spike", 40, decades=1.0), JUMP))
 
 
-def test_a_spike_long_after_the_jump_is_not_its_doing():
+def test_a_spike_long_after_the_jump_is_not_its_doing() -> None:
     silent(run(JUMP, observed("loss_spike", 90, decades=1.0)))
 
 
-def test_a_spike_right_after_the_jump():
+def test_a_spike_right_after_the_jump() -> None:
     explains(run(JUMP, observed("loss_spike", 51, decades=1.0)), step=50, failure="optimizer_instability")

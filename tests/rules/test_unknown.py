@@ -10,7 +10,7 @@ silent = partial(check_silent, unknown)
 explains = partial(check_explains, unknown)
 
 
-def given(kind: str, step: int, layer: str, state: str):
+def given(kind: str, step: int, layer: str, state: str) -> SemanticEvent:
     return SemanticEvent(kind, layer, step, "healthy", state)  # type: ignore[arg-type]
 
 
@@ -18,42 +18,42 @@ SATURATED = given("activation_regime_shift", 10, "tanh", "saturated")
 VANISHING = given("gradient_health_transition", 12, "lin", "vanishing")
 
 
-def test_a_loss_at_chance_alone_is_no_failure():
+def test_a_loss_at_chance_alone_is_no_failure() -> None:
     silent(run(observed("loss_plateau", 0, skill=1.0)))
 
 
-def test_a_measured_event_without_an_outcome_is_no_failure():
+def test_a_measured_event_without_an_outcome_is_no_failure() -> None:
     silent(run(observed("exploding_gradient", 10, "lin", growth_lg=2.1)))
 
 
-def test_an_event_given_by_hand_in_a_training_that_goes_on_is_only_noted():
+def test_an_event_given_by_hand_in_a_training_that_goes_on_is_only_noted() -> None:
     falling = run(SATURATED, series={"loss": [1.0 - 0.01 * i for i in range(50)]})
     silent(falling)
     assert [c.failure_type for c in unknown(falling)] == ["saturated_activations"]
 
 
-def test_a_jump_below_chance_is_healthy():
+def test_a_jump_below_chance_is_healthy() -> None:
     silent(run(observed("loss_spike", 10, decades=2.0, over_chance=0.5, before_over_chance=0.01)))
 
 
-def test_a_loss_that_is_not_finite():
+def test_a_loss_that_is_not_finite() -> None:
     explains(run(observed("loss_nonfinite", 30)), step=30)
 
 
-def test_a_loss_that_jumped_far_above_chance():
+def test_a_loss_that_jumped_far_above_chance() -> None:
     high = observed("loss_spike", 10, decades=2.0, over_chance=5.0, before_over_chance=0.4)
     explains(run(high), step=10, failure="optimizer_instability")
 
 
-def test_a_vanishing_gradient_given_by_hand_is_all_that_is_known():
+def test_a_vanishing_gradient_given_by_hand_is_all_that_is_known() -> None:
     explains(run(VANISHING), layer="lin", step=12, failure="vanishing_gradients")
 
 
-def test_saturation_shortly_before_it_is_its_root():
+def test_saturation_shortly_before_it_is_its_root() -> None:
     claim = explains(run(SATURATED, VANISHING), layer="tanh", step=10, failure="saturated_activations")
     assert claim.evidence_for == (SATURATED, VANISHING)
 
 
-def test_events_far_apart_are_two_failures():
+def test_events_far_apart_are_two_failures() -> None:
     late = given("gradient_health_transition", 90, "lin", "vanishing")
     assert [c.failure_type for c in unknown(run(SATURATED, late))] == ["saturated_activations", "vanishing_gradients"]

@@ -15,23 +15,23 @@ FLAT = observed("constant_output", 2, "norm", spread_lg=-7.0)
 STUCK = observed("loss_plateau", 3, skill=1.0)
 
 
-def test_a_pre_norm_model_needs_no_warm_up():
+def test_a_pre_norm_model_needs_no_warm_up() -> None:
     silent(run(LARGE, FLAT, STUCK, facts=PRE))
 
 
-def test_sgd_has_no_first_step_at_full_rate():
+def test_sgd_has_no_first_step_at_full_rate() -> None:
     post = facts(structure=("post_norm",), optimizers=(optimizer("SGD"),))
     silent(run(LARGE, FLAT, STUCK, facts=post))
 
 
-def test_a_rate_that_ramps_up_is_a_warm_up():
+def test_a_rate_that_ramps_up_is_a_warm_up() -> None:
     ramp = observed("violent_update", 0, "emb", update_lg=-0.4, warmup=True)
     silent(run(ramp, FLAT, STUCK, facts=POST))
 
 
-def test_a_post_norm_model_that_learns_is_fine():
+def test_a_post_norm_model_that_learns_is_fine() -> None:
     silent(run(LARGE, facts=POST))
 
 
-def test_a_post_norm_model_thrown_off_in_its_first_steps():
+def test_a_post_norm_model_thrown_off_in_its_first_steps() -> None:
     explains(run(LARGE, FLAT, STUCK, facts=POST), step=0, failure="optimizer_instability")

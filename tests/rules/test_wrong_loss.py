@@ -11,18 +11,18 @@ explains = partial(check_explains, wrong_loss)
 OUTSIDE = observed("target_range", 0, loss_kind="bce", target_low=10.0, target_high=60.0)
 
 
-def test_targets_outside_without_harm_are_only_noted():
+def test_targets_outside_without_harm_are_only_noted() -> None:
     silent(run(OUTSIDE))
 
 
-def test_a_runaway_with_targets_inside_has_another_cause():
+def test_a_runaway_with_targets_inside_has_another_cause() -> None:
     silent(run(observed("loss_diverging", 5), observed("loss_nonfinite", 25)))
 
 
-def test_a_loss_without_a_lower_bound_runs_away():
+def test_a_loss_without_a_lower_bound_runs_away() -> None:
     grown = observed("exploding_gradient", 18, growth_lg=2.5, cosine=0.99)
     explains(run(OUTSIDE, grown, observed("loss_nonfinite", 25)), step=0, failure="exploding_gradients")
 
 
-def test_a_loss_that_never_fits_is_an_instability():
+def test_a_loss_that_never_fits_is_an_instability() -> None:
     explains(run(OUTSIDE, observed("loss_plateau", 5, skill=1.0)), failure="optimizer_instability")

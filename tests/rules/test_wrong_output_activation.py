@@ -9,40 +9,40 @@ silent = partial(check_silent, wrong_output_activation)
 explains = partial(check_explains, wrong_output_activation)
 
 
-def test_a_softmax_over_one_key_that_passes_its_gradient_is_fine():
+def test_a_softmax_over_one_key_that_passes_its_gradient_is_fine() -> None:
     silent(run(observed("softmax_over_one", 0, "attention")))
 
 
-def test_hidden_units_may_be_silent():
+def test_hidden_units_may_be_silent() -> None:
     silent(run(observed("dead_units", 0, "relu", share=0.9, position="hidden")))
 
 
-def test_targets_within_reach_are_fine():
+def test_targets_within_reach_are_fine() -> None:
     reach = observed("output_range", 0, "relu_out", covered=0.95, dead=0.0)
     silent(run(reach, observed("loss_plateau", 0, skill=1.0)))
 
 
-def test_targets_out_of_reach_of_a_loss_that_falls_are_only_early():
+def test_targets_out_of_reach_of_a_loss_that_falls_are_only_early() -> None:
     reach = observed("output_range", 0, "sigmoid", covered=0.5, dead=0.0)
     silent(run(reach, series={"skill": [0.97**i for i in range(100)]}))
 
 
-def test_a_softmax_over_one_unit_passes_no_gradient():
+def test_a_softmax_over_one_unit_passes_no_gradient() -> None:
     cut = observed("zero_gradient", 0, "score", share=1.0)
     explains(run(observed("softmax_over_one", 0, "squash"), cut), layer="squash", failure="vanishing_gradients")
 
 
-def test_a_rectified_output_that_is_silent_for_some_classes():
+def test_a_rectified_output_that_is_silent_for_some_classes() -> None:
     reach = observed("output_range", 12, "relu_out", covered=1.0, dead=0.33)
     explains(run(reach), layer="relu_out", step=12, failure="dead_neurons")
 
 
-def test_output_units_that_died_without_known_targets():
+def test_output_units_that_died_without_known_targets() -> None:
     dead = observed("dead_units", 30, "relu_out", share=0.33, position="output")
     explains(run(dead), layer="relu_out", step=30, failure="dead_neurons")
 
 
-def test_a_sigmoid_that_cannot_reach_the_targets():
+def test_a_sigmoid_that_cannot_reach_the_targets() -> None:
     reach = observed("output_range", 0, "sigmoid", covered=0.1, dead=0.0)
     model = facts(module("lin", 0), module("sigmoid", 1, "sigmoid", position="output"))
     stuck = observed("loss_plateau", 0, skill=1.0)
