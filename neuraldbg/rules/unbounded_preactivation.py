@@ -25,10 +25,11 @@ from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.events import SemanticEvent
-from neuraldbg.reasoning.outcome import lasting, value
+from neuraldbg.reasoning.outcome import lasting, not_learning, value
 from neuraldbg.run import Run
 
 PINNED = 0.5  # share at the limits; healthy hidden layers have 0.09 at most
+FULL = 0.8  # a single network that learns may fill a layer half; an actor's single output is lost at once
 RECTIFIED = ("relu", "leaky", "other")
 
 PREDICTS = {
@@ -49,6 +50,8 @@ def unbounded_preactivation(run: Run) -> Iterator[Claim]:
         if run.first("violent_update", "rate_jump", before=pinned) and len(run.facts.optimizers) < 2:
             continue
         share = value(pinned, "share", 0.0)
+        if share < FULL and len(run.facts.optimizers) < 2 and not not_learning(run):
+            continue
         yield Claim(
             cause="unbounded_preactivation",
             failure_type="saturated_activations",

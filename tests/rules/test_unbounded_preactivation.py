@@ -38,5 +38,10 @@ def test_raw_inputs_saturate_the_first_layer_at_once() -> None:
     silent(run(pinned(0, at_start=True), facts=first))
 
 
+def test_one_network_that_learns_may_fill_a_layer_half() -> None:
+    single = facts(module("lin", 0), module("squash", 1, "tanh"), module("out", 2, source="squash"))
+    silent(run(pinned(share=0.6), facts=single, series={"skill": [0.97**i for i in range(100)]}))
+
+
 def test_an_actor_that_fills_up() -> None:
     explains(run(pinned(), facts=MODEL), layer="squash", step=4, failure="saturated_activations")
