@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from neuraldbg import reasoning, sinks
 from neuraldbg.diagnosis import CausalHypothesis, Coupling, Diagnosis, Hypotheses
 from neuraldbg.events import SemanticEvent
+from neuraldbg.reasoning import queries
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings, make
 from neuraldbg.trace import EventLog, Trace
@@ -69,7 +70,9 @@ class NeuralDbg:
         self._install_hooks()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if error is not None:
             stack = self._session.stack
             name = self._session.forward.places[stack[-1]].name if stack else None
@@ -106,9 +109,7 @@ class NeuralDbg:
         if folder is not None:
             self.journal = Path(folder) / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{id(self):x}.jsonl"
         if given or made or self.journal is not None:
-            self._fanout = sinks.FanOut(
-                [*given, *made], journal_path=self.journal, journal_mb=self.settings.journal_mb
-            )
+            self._fanout = sinks.FanOut([*given, *made], journal_path=self.journal, journal_mb=self.settings.journal_mb)
             self._fanout.open(self._session.facts)
             self._trace.listener = self._fanout.event
 
@@ -231,19 +232,19 @@ class NeuralDbg:
 
         failure_type: only those of this type or whose chain passes it. Raises ValueError for an unknown type.
         """
-        return reasoning.explain(self.diagnose(), failure_type)
+        return queries.explain(self.diagnose(), failure_type)
 
     def get_causal_hypotheses(self) -> Hypotheses:
         """The same, and the notes of a healthy or warning run too."""
-        return reasoning.get_hypotheses(self.diagnose())
+        return queries.get_hypotheses(self.diagnose())
 
     def get_root_causes(self) -> list[SemanticEvent]:
         """The earliest event of each causal chain."""
-        return reasoning.root_causes(self.diagnose())
+        return queries.root_causes(self.diagnose())
 
     def trace_causal_chain(self, failure_type: str) -> list[str]:
         """The chain to that failure, cause first; an event type is accepted too."""
-        return reasoning.chain(self.diagnose(), failure_type)
+        return queries.chain(self.diagnose(), failure_type)
 
     def detect_coupled_failures(self) -> list[Coupling]:
         """Pairs of events in causal reach of each other within `coupling_window` steps."""
@@ -257,7 +258,7 @@ class NeuralDbg:
 
     def collapse_events(self) -> list[SemanticEvent]:
         """Events merged per layer and type, with `step_range` and `collapsed_count`."""
-        return reasoning.collapse(self.diagnose().events)
+        return queries.collapse(self.diagnose().events)
 
     _collapse_events = collapse_events
 
@@ -295,7 +296,9 @@ def _pair(model: Any, name: str) -> tuple[str, nn.Module]:
         hint = "; pass the model itself, NeuralDbg(model)" if not isinstance(model, type) else "; pass an instance"
         raise TypeError(f"NeuralDbg watches torch.nn.Module objects, got {_shown(model)}{hint}")
     if next(model.parameters(), None) is None:
-        raise ValueError(f"{type(model).__name__} has no parameters, so there is no training to watch; pass the model that is trained")
+        raise ValueError(
+            f"{type(model).__name__} has no parameters, so there is no training to watch; pass the model that is trained"
+        )
     return name, model
 
 

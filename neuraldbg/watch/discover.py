@@ -92,6 +92,7 @@ class _Entry:
         self.runs: dict[Probe, str] = {}
         self.decided = False
         self.strangers = 0
+        self.finished = False
 
     def trains(self, optimizer: Optimizer) -> bool:
         return any(optimizer in w.optimizers for w in self.watched)
@@ -121,12 +122,18 @@ class _Entry:
         return self.session not in NeuralDbg.active
 
     def is_over(self) -> bool:
-        return self.is_taken() or any(run not in probe() for probe, run in self.runs.items())
+        return self.finished or self.is_taken() or any(run not in probe() for probe, run in self.runs.items())
 
     def is_elsewhere(self) -> bool:
         """Whether what runs now runs in another innermost run, or in none as this session does."""
         now = {probe: active[0] for probe in _probes if (active := probe())}
         return now != self.runs or not now
+
+    def is_stale(self) -> bool:
+        """Whether it only waits for models of an earlier training, which nothing has touched since."""
+        return not self.decided and not any(
+            w.mark.seen or o not in _stepped for w in self.watched for o in w.optimizers
+        )
 
     def decide(self) -> None:
         """At the first optimizer step: models that took no part leave."""
@@ -143,6 +150,7 @@ class _Entry:
         self,
         error: tuple[type[BaseException] | None, BaseException | None, TracebackType | None] = (None, None, None),
     ) -> None:
+        self.finished = True
         for watched in self.watched:
             watched.release()
         self.session.while_active = None
@@ -161,6 +169,7 @@ class _Local(threading.local):
 _local = _Local()
 _entries: weakref.WeakSet[_Entry] = weakref.WeakSet()
 _known: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+_stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
 _theirs: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 _listeners: list[Callable[[], None]] = []
 _undo: list[Callable[[], None]] = []
@@ -269,9 +278,11 @@ def _take(optimizer: Optimizer) -> None:
     if _in_session(optimizer):
         return
     models = [m for m in owners(optimizer) if not _is_users(m)]
-    entry = _local.entry
     if not models:
         return
+    if optimizer not in _stepped and _local.entry is not None and _local.entry.is_stale():
+        _finish(_local.entry)
+    entry = _local.entry
     if entry is None:
         _local.entry = _joined(None, models, optimizer)
     elif not entry.decided or all(entry.find(m) for m in models):
@@ -317,6 +328,7 @@ def _before_step(optimizer: Optimizer, *_: Any) -> None:
 
 @_guarded
 def _after_step(optimizer: Optimizer, *_: Any) -> None:
+    _stepped.add(optimizer)
     for listener in _listeners:
         listener()
     entry, pending = _local.entry, _local.pending
@@ -341,7 +353,7 @@ def _finish(
     entry: _Entry,
     error: tuple[type[BaseException] | None, BaseException | None, TracebackType | None] = (None, None, None),
 ) -> None:
-    if entry.is_taken():
+    if not entry.finished and entry.is_taken():
         _theirs.update(m for w in entry.watched if (m := w.model()) is not None)
     _entries.discard(entry)
     if _local.entry is entry:

@@ -71,7 +71,11 @@ class ForwardWatch:
 
     def add(self, model: int, module: nn.Module) -> list[int]:
         """Take in all modules of a model; returns their numbers."""
-        named = [(n, m) for n, m in module.named_modules() if not n.startswith("parametrizations.") and ".parametrizations." not in n]
+        named = [
+            (n, m)
+            for n, m in module.named_modules()
+            if not n.startswith("parametrizations.") and ".parametrizations." not in n
+        ]
         device = next((p.device for p in module.parameters()), torch.device("cpu"))
         buffer = torch.full((len(named), WIDTH), UNSEEN, device=device)
         first = len(self.places)
@@ -178,10 +182,22 @@ class ForwardWatch:
             if id(p.buffer) not in start:
                 start[id(p.buffer)] = offset
                 offset += p.buffer.numel()
-        shares = dict(zip(dead, zip(numbers[offset : offset + 2 * len(dead) : 2], numbers[offset + 1 : offset + 2 * len(dead) : 2], strict=True), strict=True))
+        shares = dict(
+            zip(
+                dead,
+                zip(
+                    numbers[offset : offset + 2 * len(dead) : 2],
+                    numbers[offset + 1 : offset + 2 * len(dead) : 2],
+                    strict=True,
+                ),
+                strict=True,
+            )
+        )
         gates = iter(numbers[offset + 2 * len(dead) :])
         full = self.samples >= self.window
-        seen = self.order or [i for i, p in enumerate(self.places) if numbers[start[id(p.buffer)] + p.row * WIDTH] != UNSEEN]
+        seen = self.order or [
+            i for i, p in enumerate(self.places) if numbers[start[id(p.buffer)] + p.row * WIDTH] != UNSEEN
+        ]
         stats: dict[int, LayerStats] = {}
         for i in seen:
             p = self.places[i]

@@ -79,7 +79,20 @@ def output_row(out: Tensor, function: str, inputs: Tensor | None, rectifier: boo
         inputs_high = given.abs().amax()
         inputs_rms = torch.linalg.vector_norm(given) / given.numel() ** 0.5
     dead_now = 1 - (rows.amax(0) > 0).float().mean() if rectifier else -unseen
-    values = [rms, -low, high, x.mean(), spread, saturated, -derivative, -entropy, inputs_high, offset, inputs_rms, -dead_now]
+    values = [
+        rms,
+        -low,
+        high,
+        x.mean(),
+        spread,
+        saturated,
+        -derivative,
+        -entropy,
+        inputs_high,
+        offset,
+        inputs_rms,
+        -dead_now,
+    ]
     return torch.stack([v.float() for v in values])
 
 

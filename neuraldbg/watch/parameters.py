@@ -188,7 +188,9 @@ class ParameterWatch:
 
     def measure(self, step: int) -> tuple[list[int], list[Tensor]]:
         """After the step: (indices, scalars) of weight norms, then update norms; the copies move on."""
-        now = [(i, flat_sample(p, self.most)) for i, w in enumerate(self.items) if (p := w.ref()) is not None and p.numel()]
+        now = [
+            (i, flat_sample(p, self.most)) for i, w in enumerate(self.items) if (p := w.ref()) is not None and p.numel()
+        ]
         if not now:
             return [], []
         weights = norms([x for _, x in now])

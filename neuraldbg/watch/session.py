@@ -229,7 +229,10 @@ class Session:
     def _ours(self, x: Tensor) -> bool:
         """Whether this tensor shares memory with an output of this step (a detached fake sample, say)."""
         where = x.untyped_storage().data_ptr()
-        return any((t := ref()) is not None and t.untyped_storage().data_ptr() == where for ref, _ in self.forward.outputs.values())
+        return any(
+            (t := ref()) is not None and t.untyped_storage().data_ptr() == where
+            for ref, _ in self.forward.outputs.values()
+        )
 
     @guarded
     def after_forward(self, index: int, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
@@ -410,7 +413,9 @@ class Session:
             loss, norm, scale = numbers[3 * k : 3 * k + 3]
             told = loss if not math.isnan(loss) or self.clock.told else None
             bad = ("gradient", None) if not math.isfinite(norm) and record.backwards and not record.skipped else None
-            self._hand_on(replace(record, loss=told, gradient_norm=norm / scale if norm == norm else None, first_bad=bad))
+            self._hand_on(
+                replace(record, loss=told, gradient_norm=norm / scale if norm == norm else None, first_bad=bad)
+            )
 
     def _close_sampled(self) -> None:
         self._flush_light()
@@ -502,5 +507,3 @@ class Session:
 
 def _grad_of(w: Any) -> Tensor | None:
     return w.consumed_norm if w.consumed_norm is not None else w.grad_norm
-
-

@@ -33,7 +33,9 @@ def connect(session: Session) -> None:
     with _lock:
         _sessions.add(session)
         if not _undo:
-            _undo.extend([_wrap_backward(), _wrap_scaler(), register_optimizer_step_post_hook(_optimizer_stepped).remove])
+            _undo.extend(
+                [_wrap_backward(), _wrap_scaler(), register_optimizer_step_post_hook(_optimizer_stepped).remove]
+            )
 
 
 def disconnect(session: Session) -> None:

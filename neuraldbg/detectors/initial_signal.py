@@ -1,0 +1,71 @@
+"""How the signal's size changes with depth before any update: weights too small, too large, a residual stream that grows."""
+
+from __future__ import annotations
+
+import statistics
+
+from neuraldbg.detectors._common import lg, weight_layers
+from neuraldbg.events import SemanticEvent, observed
+from neuraldbg.record import RunFacts, StepRecord
+from neuraldbg.settings import Settings
+
+GAIN_LG = 0.9  # decades per layer; the worst single layer of healthy nets has 0.75 (evidence.md 3.2)
+LAYERS = 3
+DEPTH_LG = 1.5  # decades from the first to the last hidden layer; healthy nets stay within 0.66
+RECURRENT = 1e3  # times the input's size: a stable recurrent map stays near one
+GROWS = 1.2  # times its input: a block that takes part in the growth
+
+
+def initial(settings: Settings) -> int:
+    return 0
+
+
+def step(state: int, record: StepRecord, facts: RunFacts) -> tuple[int, list[SemanticEvent]]:
+    """Only the first sampled step with known order is looked at; `state` counts these."""
+    if not record.sampled or state > 1 or not record.layers:
+        return state, []
+    if record.step > 1:
+        return 2, []
+    events = _recurrent(record, facts)
+    layers = [
+        (m.name, s) for m, _ in weight_layers(facts) if (s := record.layers.get(m.name)) is not None and not m.recurrent
+    ]
+    gains = [(n, lg(s.rms) - lg(s.inputs_rms)) for n, s in layers if s.inputs_rms and s.finite and s.inputs_finite]
+    shrinking = [(n, g) for n, g in gains if g < -GAIN_LG]
+    growing = [(n, g) for n, g in gains if g > GAIN_LG]
+    finite = [(n, s) for n, s in layers if s.finite]
+    depth = lg(finite[-2][1].rms) - lg(finite[0][1].rms) if len(finite) > 2 else 0.0
+    if len(shrinking) >= LAYERS:
+        median = statistics.median(g for _, g in gains)
+        events.append(observed("small_weights", record.step, shrinking[0][0], gain_lg=median, depth_lg=depth))
+    if len(growing) >= LAYERS:
+        median = statistics.median(g for _, g in gains)
+        events.append(observed("large_weights", record.step, growing[0][0], gain_lg=median, depth_lg=depth))
+    if depth > DEPTH_LG and len(growing) < LAYERS:
+        blocks = [
+            m.name
+            for m in sorted(facts.modules, key=lambda m: m.order if m.order is not None else 10**9)
+            if m.has_children and not m.container and m.name
+            and (s := record.layers.get(m.name)) is not None and s.inputs_rms and s.rms > GROWS * s.inputs_rms
+        ]  # fmt: skip
+        events.append(
+            observed(
+                "signal_growth",
+                record.step,
+                blocks[0] if blocks else finite[0][0],
+                depth_lg=depth,
+                gain_lg=max((g for _, g in gains), default=0.0),
+                has_norm="norm" in facts.structure,
+                residual="residual" in facts.structure,
+            )  # fmt: skip
+        )
+    return 2, events
+
+
+def _recurrent(record: StepRecord, facts: RunFacts) -> list[SemanticEvent]:
+    return [
+        observed("recurrent_growth", record.step, m.name, rms_lg=lg(s.rms), inputs_lg=lg(s.inputs_rms))
+        for m in facts.modules
+        if m.recurrent and (s := record.layers.get(m.name)) is not None
+        and s.inputs_rms and s.inputs_finite and not s.rms <= RECURRENT * max(s.inputs_rms, 1e-3)
+    ]  # fmt: skip

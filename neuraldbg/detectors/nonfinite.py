@@ -1,0 +1,102 @@
+"""The first non-finite place, in the order of computing, and whether something grew towards it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from neuraldbg.detectors._common import lg
+from neuraldbg.events import SemanticEvent, observed
+from neuraldbg.record import RunFacts, StepRecord
+from neuraldbg.run import median
+from neuraldbg.settings import Settings
+
+LIMITS = {"float16": 65504.0, "bfloat16": 3.4e38, "float32": 3.4e38, "float64": 1.8e308}
+HEAD = 10  # steps whose median is the baseline of growth
+
+
+@dataclass(frozen=True)
+class State:
+    gradients: tuple[float, ...] = ()
+    highs: tuple[float, ...] = ()
+    last_gradient: float | None = None
+    last_high: float | None = None
+    last_step: int | None = None
+    scaled: float | None = None
+    place_told: bool = False
+    loss_told: bool = False
+
+
+def initial(settings: Settings) -> State:
+    return State()
+
+
+def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list[SemanticEvent]]:
+    events: list[SemanticEvent] = []
+    if record.first_bad is not None and not state.place_told:
+        event = _place(state, record, facts)
+        if event is not None:
+            events.append(event)
+        state = replace(state, place_told=True)
+    if record.loss is not None and not math.isfinite(record.loss) and not state.loss_told:
+        events.append(observed("loss_nonfinite", record.step, value=str(record.loss)))
+        state = replace(state, loss_told=True)
+    if record.first_bad is None:
+        state = _remember(state, record)
+    return state, events
+
+
+def _remember(state: State, record: StepRecord) -> State:
+    g = record.gradient_norm
+    if g is not None and math.isfinite(g) and g > 0:
+        scale = record.loss_scale or 1.0
+        peak = max((p.gradient for p in record.parameters.values() if p.gradient), default=None)
+        state = replace(state, gradients=(*state.gradients, g)[:HEAD], last_gradient=g)
+        state = replace(state, scaled=peak * scale if peak else state.scaled)
+    high = max((max(abs(s.low), abs(s.high)) for s in record.layers.values() if s.finite), default=None)
+    if high:
+        state = replace(state, highs=(*state.highs, high)[:HEAD], last_high=high)
+    return replace(state, last_step=record.step)
+
+
+def _growth(head: tuple[float, ...], last: float | None) -> float:
+    usual = median(head)
+    return lg(last) - lg(usual) if usual and last else 0.0
+
+
+def _place(state: State, record: StepRecord, facts: RunFacts) -> SemanticEvent | None:
+    phase, layer = record.first_bad or ("", None)
+    since = None
+    if state.last_step is not None and record.step - state.last_step > 1:
+        since = (state.last_step + 1, record.step)
+    growth = {
+        "growth_lg": _growth(state.gradients, state.last_gradient),
+        "activation_growth_lg": _growth(state.highs, state.last_high),
+    }
+    dtypes = {p.dtype for p in facts.parameters if p.trainable}
+    dtype = "float16" if "float16" in dtypes else next(iter(sorted(dtypes)), "float32")
+    if phase == "forward":
+        bad = record.layers.get(layer or "")
+        finite = [max(abs(s.low), abs(s.high)) for s in record.layers.values() if s.finite]
+        module = facts.module(layer)
+        return observed(
+            "nonfinite_activation", record.step, layer, step_range=since, **growth,
+            inputs_finite=bad.inputs_finite if bad else None, nan_share=bad.nan_share if bad else None,
+            inf_share=bad.inf_share if bad else None, largest=max([*finite, *([bad.inputs_high] if bad and bad.inputs_high and math.isfinite(bad.inputs_high) else [])], default=None),
+            dtype=module.dtype if module else dtype, operator=None, kind=module.kind if module else None,
+            weighted=bool(module and module.parameters),
+        )  # fmt: skip
+    if phase == "gradient":
+        limit = LIMITS.get(dtype, LIMITS["float32"])
+        headroom = lg(state.scaled) - lg(limit) if state.scaled else None
+        return observed(
+            "nonfinite_gradient", record.step, layer, step_range=since, **growth, forward_finite=True,
+            loss_finite=record.loss is None or math.isfinite(record.loss), dtype=dtype, headroom_lg=headroom,
+            place_known=record.sampled,
+        )  # fmt: skip
+    if phase == "weight after":
+        eps = next((o.eps for o in facts.optimizers if o.eps is not None), None)
+        return observed("nonfinite_weight", record.step, layer, **growth, gradient_finite=True, dtype=dtype, eps=eps)
+    if phase == "weight":
+        return observed("nonfinite_weight", record.step, layer, **growth, gradient_finite=None, dtype=dtype, eps=None)
+    return None

@@ -1,0 +1,34 @@
+"""NaN and infinite values in the batch that enters the model."""
+
+from __future__ import annotations
+
+from neuraldbg.events import SemanticEvent, observed
+from neuraldbg.record import RunFacts, StepRecord
+from neuraldbg.settings import Settings
+
+MOST = 20  # events of each kind; later batches say nothing new
+
+
+def initial(settings: Settings) -> tuple[int, int]:
+    return 0, 0
+
+
+def step(state: tuple[int, int], record: StepRecord, facts: RunFacts) -> tuple[tuple[int, int], list[SemanticEvent]]:
+    nans, infs = state
+    events: list[SemanticEvent] = []
+    first = next((m.name for m in facts.modules if m.order == 0), None)
+    for x in record.inputs:
+        detail = {
+            "input": x.name,
+            "features": x.bad_features[:8],
+            "rows": x.bad_rows[:8],
+            "batch": x.rows,
+            "first": first,
+        }
+        if x.nans and nans < MOST:
+            nans += 1
+            events.append(observed("nan_input", record.step, count=x.nans, **detail))
+        if x.infs and infs < MOST:
+            infs += 1
+            events.append(observed("inf_input", record.step, count=x.infs, **detail))
+    return (nans, infs), events

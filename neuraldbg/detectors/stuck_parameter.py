@@ -1,0 +1,100 @@
+"""Parameters that get gradient but do not move, and optimizers that hold nothing that can move. Exact facts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from neuraldbg.events import SemanticEvent, observed
+from neuraldbg.record import RunFacts, StepRecord
+from neuraldbg.settings import Settings
+
+STEPS = 8  # optimizer steps with gradient and without any change
+STOPPED = 5
+NOTHING = 3
+MANUAL = 16  # steps of a loop without an optimizer: it may update only now and then
+
+
+@dataclass(frozen=True)
+class State:
+    still: Counter[str]
+    moved: frozenset[str] = frozenset()
+    first: int | None = None
+    stopped: int = 0
+    stopped_since: int = 0
+    nothing: int = 0
+    told: frozenset[str] = frozenset()
+
+
+def initial(settings: Settings) -> State:
+    return State(Counter())
+
+
+def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list[SemanticEvent]]:
+    updating = record.stepped or facts.manual_optimizer
+    if not record.sampled or not updating or record.skipped or record.first_bad is not None:
+        return state, []
+    rated = not record.rates or max(record.rates) > 0
+    state, events = _nothing_trains(state, record, facts)
+    given = [
+        (p, s)
+        for p in facts.parameters
+        if p.trainable and (s := record.parameters.get(p.name)) is not None and s.moved is not None
+    ]
+    pushed = [(p, s) for p, s in given if s.gradient]
+    if not rated or not pushed:
+        return state, events
+    still = Counter(state.still)
+    for p, s in given:
+        still[p.name] = 0 if s.moved else still[p.name] + bool(s.gradient)
+    now = frozenset(p.name for p, s in given if s.moved)
+    first = record.step if state.first is None else state.first
+    state = replace(state, still=still, moved=state.moved | now, first=first)
+    needed = STEPS if record.stepped else MANUAL
+    stuck = [p for p, _ in pushed if still[p.name] >= needed and p.name not in state.moved]
+    if stuck and now and "stuck" not in state.told:
+        state = replace(state, told=state.told | {"stuck"})
+        share = len(stuck) / len(pushed)
+        names = tuple(p.name for p in stuck[:8])
+        owned = all(p.owner is not None for p in stuck)
+        events.append(
+            observed(
+                "stuck_parameter",
+                first,
+                stuck[0].module,
+                parameters=names,
+                share=share,
+                owned=owned,
+                dtype=stuck[0].dtype,
+            )
+        )
+    return _updates_stop(state, record, now, events, needed)
+
+
+def _updates_stop(
+    state: State, record: StepRecord, now: frozenset[str], events: list[SemanticEvent], needed: int
+) -> tuple[State, list[SemanticEvent]]:
+    if now:
+        return replace(state, stopped=0), events
+    since = state.stopped_since if state.stopped else record.step
+    state = replace(state, stopped=state.stopped + 1, stopped_since=since)
+    enough = STOPPED if record.stepped else needed
+    if state.stopped >= enough and "stop" not in state.told:
+        state = replace(state, told=state.told | {"stop"})
+        events = [*events, observed("updates_stop", since, since=since, moved_before=bool(state.moved))]
+    return state, events
+
+
+def _nothing_trains(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list[SemanticEvent]]:
+    owned = [p for p in facts.parameters if p.owner is not None]
+    if not owned or any(p.trainable for p in owned) or "nothing" in state.told:
+        return replace(state, nothing=0), []
+    state = replace(state, nothing=state.nothing + 1)
+    if state.nothing < NOTHING:
+        return state, []
+    frozen = sum(not p.trainable for p in facts.parameters)
+    event = observed(
+        "nothing_trains", max(0, record.step - NOTHING + 1), owned[0].module, owned=len(owned), owned_trainable=0,
+        frozen=frozen,
+    )  # fmt: skip
+    return replace(state, told=state.told | {"nothing"}), [event]

@@ -1,0 +1,72 @@
+"""The gradient of one optimizer's parameters dies away while another's does not: one player of a game has won."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from neuraldbg.detectors._common import lg
+from neuraldbg.events import SemanticEvent, observed
+from neuraldbg.record import RunFacts, StepRecord
+from neuraldbg.run import median
+from neuraldbg.settings import Settings
+
+HEAD, TAIL = 10, 10
+DIES_LG = -2.5  # healthy training converges by up to 1.6 decades (evidence.md 2: decay)
+BEGINS_LG = -1.0
+OTHERS_LG = -1.5
+
+
+@dataclass(frozen=True)
+class Group:
+    head: tuple[float, ...] = ()
+    tail: tuple[float, ...] = ()
+    since: int | None = None
+
+
+@dataclass(frozen=True)
+class State:
+    groups: tuple[Group, ...] = ()
+    told: bool = False
+
+
+def initial(settings: Settings) -> State:
+    return State()
+
+
+def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list[SemanticEvent]]:
+    if not record.sampled or state.told or len(record.group_gradients) < 2:
+        return state, []
+    groups = list(state.groups) + [Group()] * (len(record.group_gradients) - len(state.groups))
+    for k, value in enumerate(record.group_gradients):
+        if value is not None and value == value:
+            groups[k] = follow(groups[k], value, record.step)
+    falls = [fall(g) for g in groups]
+    state = replace(state, groups=tuple(groups))
+    for k, g in enumerate(groups):
+        others = [f for j, f in enumerate(falls) if j != k]
+        if falls[k] < DIES_LG and others and max(others) > OTHERS_LG:
+            event = observed(
+                "vanishing_group", g.since or 0, group=k, decay_lg=falls[k], others_lg=max(others),
+                module=_member(facts, k),
+            )  # fmt: skip
+            return replace(state, told=True), [event]
+    return state, []
+
+
+def follow(g: Group, value: float, step: int) -> Group:
+    if len(g.head) < 3:
+        return replace(g, head=(*g.head, value))
+    usual = max(g.head)
+    fallen = lg(value) - lg(usual) < BEGINS_LG
+    since = (step if g.since is None else g.since) if fallen else None
+    return replace(g, tail=(*g.tail, value)[-TAIL:], since=since)
+
+
+def fall(g: Group) -> float:
+    usual, now = median(g.head), median(g.tail)
+    return lg(now) - lg(usual) if usual and now is not None and len(g.tail) == TAIL else 0.0
+
+
+def _member(facts: RunFacts, k: int) -> str | None:
+    """The first module whose parameters this optimizer holds."""
+    return next((p.module for p in facts.parameters if p.owner == k), None)

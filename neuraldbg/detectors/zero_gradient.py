@@ -1,0 +1,64 @@
+"""Parameters whose gradient is exactly zero, or never there at all, while it should be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from neuraldbg.events import SemanticEvent, observed
+from neuraldbg.record import RunFacts, StepRecord
+from neuraldbg.settings import Settings
+
+IN_A_ROW = 5  # steps: a LoRA factor has zero gradient at step 0 only
+SHARE = 0.3  # of the trainable tensors; single idle heads or experts are usual
+
+
+@dataclass(frozen=True)
+class State:
+    zero: Counter[str]
+    since: dict[str, int]
+    absent: Counter[str]
+    backwards: int = 0
+    zero_told: bool = False
+    absent_told: bool = False
+
+
+def initial(settings: Settings) -> State:
+    return State(Counter(), {}, Counter())
+
+
+def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list[SemanticEvent]]:
+    if not record.sampled or record.first_bad is not None or not record.backwards:
+        return state, []
+    trainable = [p for p in facts.parameters if p.trainable and p.name in record.parameters]
+    zero, absent, since = Counter(state.zero), Counter(state.absent), dict(state.since)
+    for p in trainable:
+        gradient = record.parameters[p.name].gradient
+        if gradient == 0.0:
+            zero[p.name] += 1
+            since.setdefault(p.name, record.step)
+        else:
+            zero[p.name] = 0
+            since.pop(p.name, None)
+        absent[p.name] = absent[p.name] + 1 if gradient is None else -(10**9)
+    state = State(zero, since, absent, state.backwards + 1, state.zero_told, state.absent_told)
+    events: list[SemanticEvent] = []
+    order = {m.name: m.order for m in facts.modules if m.order is not None}
+    stuck = [p for p in trainable if zero[p.name] >= IN_A_ROW]
+    if not state.zero_told and trainable and len(stuck) >= SHARE * len(trainable):
+        last = max(stuck, key=lambda p: order.get(p.module, -1))
+        begun = min(since[p.name] for p in stuck)
+        names = tuple(p.name for p in stuck[:8])
+        share = len(stuck) / len(trainable)
+        events.append(observed("zero_gradient", begun, last.module, share=share, parameters=names))
+        state = State(zero, since, absent, state.backwards, True, state.absent_told)
+    gone = [p for p in trainable if absent[p.name] >= IN_A_ROW and p.module in order]
+    if not state.absent_told and gone and len(gone) < len(trainable) and state.backwards >= IN_A_ROW:
+        last = max(gone, key=lambda p: order[p.module])
+        share = sum(p.numel for p in gone) / sum(p.numel for p in trainable)
+        names = tuple(p.name for p in gone[:8])
+        events.append(
+            observed("no_gradient", max(0, record.step - IN_A_ROW + 1), last.module, share=share, parameters=names)
+        )
+        state = State(zero, since, absent, state.backwards, state.zero_told, True)
+    return state, events
