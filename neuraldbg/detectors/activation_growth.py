@@ -53,6 +53,6 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
     if not grown_layers:
         return State(layers), []
     m, layer = min(grown_layers, key=lambda pair: (pair[1].since, pair[0].order or 0))
-    s = record.layers[m.name] if m.name in record.layers else None
+    s = record.layers.get(m.name, None)
     growth = lg(max(abs(s.low), abs(s.high))) - lg(median(layer.head)) if s else DECADES
     return State(layers, told=True), [observed("activation_growth", layer.since, m.name, growth_lg=growth)]

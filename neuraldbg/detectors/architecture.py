@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 
 from neuraldbg.detectors._common import weight_layers
@@ -64,7 +65,7 @@ def _zero_factors(record: StepRecord, facts: RunFacts) -> list[SemanticEvent]:
     layers = weight_layers(facts)
     return [
         observed("zero_factors", 0, a.name, other=b.name)
-        for (a, p), (b, q) in zip(layers, layers[1:], strict=False)
+        for (a, p), (b, q) in itertools.pairwise(layers)
         if p.rms == 0.0 and q.rms == 0.0
     ]
 

@@ -21,6 +21,7 @@ class Layer:
     start: float
     told: float = 0.0
     hits: int = 0
+    since: int = 0
     event: SemanticEvent | None = None
 
 
@@ -59,14 +60,16 @@ def follow(
         return replace(layer, told=0.0, hits=0, event=None), [recovered(layer.event, record.step)]
     if dead <= max(SHARE, layer.told + AGAIN if layer.told else 0.0):
         return replace(layer, hits=0), []
-    if layer.hits < 1 and layer.start != dead:
-        return replace(layer, hits=layer.hits + 1), []
+    if not layer.hits:
+        layer = replace(layer, since=window[0])
     at_start = layer.start > SHARE and layer.told == 0.0
+    if layer.hits < 1 and not at_start:
+        return replace(layer, hits=1), []
     before = previous_layer(facts, m.name)
     pre = record.layers.get(before) if before else None
     event = observed(
         "dead_units",
-        max(0, window[0] - (1 if m.functional and at_start else 0)),
+        max(0, layer.since - (1 if m.functional and at_start else 0)),
         m.name,
         confidence=min(1.0, dead + 0.3),
         share=dead,

@@ -57,7 +57,7 @@ def step(state: int, record: StepRecord, facts: RunFacts) -> tuple[int, list[Sem
                 gain_lg=max((g for _, g in gains), default=0.0),
                 has_norm="norm" in facts.structure,
                 residual="residual" in facts.structure,
-            )  # fmt: skip
+            )
         )
     return 2, events
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ STEPS = 30  # fewer say nothing about a trend
 POINTS = 2000
 CHANCE = 0.9  # of the loss of a constant prediction: nothing about the inputs has been learned
 FALLING = 0.97  # the last tenth against the middle: a loss that still falls is not stuck
+LONG = 100  # steps without once being below chance: falling towards chance from above is no learning either
 STUCK = 0.95  # tail over head where chance is unknown
 GROWN = 10.0  # times the best level
 FLIPS, SWING = 0.6, 0.5  # share of sign changes of the detrended loss, and its deviation over its median (peers.md 4.4)
@@ -77,7 +79,8 @@ def plateau(state: State) -> SemanticEvent | None:
     skill = None
     if len(state.skills) >= STEPS // 2:
         skill_head, skill_middle, skill = _levels(state.skills)
-        if skill < CHANCE or (skill_middle > 0 and skill < FALLING * skill_middle):
+        never = len(state.skills) >= LONG and min(_blocks(state.skills)) >= CHANCE
+        if skill < CHANCE or (skill_middle > 0 and skill < FALLING * skill_middle and not never):
             return None
         tail_head = skill / skill_head if skill_head > 0 else None
     else:
@@ -86,6 +89,13 @@ def plateau(state: State) -> SemanticEvent | None:
         tail_head = tail / head
     since = _stuck_since(state.skills if skill is not None else state.losses)
     return observed("loss_plateau", since, skill=skill, tail_head=tail_head, since=since)
+
+
+def _blocks(points: list[tuple[int, float]]) -> list[float]:
+    """Medians of about twenty blocks."""
+    values = [v for _, v in points]
+    size = max(5, len(values) // 20)
+    return [statistics.median(values[k : k + size]) for k in range(0, len(values) - size + 1, size)]
 
 
 def _stuck_since(points: list[tuple[int, float]]) -> int:
@@ -103,10 +113,7 @@ def _stuck_since(points: list[tuple[int, float]]) -> int:
 def diverging(state: State) -> SemanticEvent | None:
     """The loss ends far above its best level and above chance."""
     values = [v for _, v in state.losses]
-    n = len(values)
-    block = max(5, n // 20)
-    levels = [statistics.median(values[k : k + block]) for k in range(0, n - block + 1, block)]
-    best = min(levels)
+    best = min(_blocks(state.losses))
     tail = statistics.median(values[-5:])
     skill = statistics.median(v for _, v in state.skills[-5:]) if len(state.skills) >= STEPS // 2 else None
     if best <= 0 or tail < GROWN * best or (skill is not None and skill < 1.5):
@@ -126,10 +133,10 @@ def oscillating(state: State) -> SemanticEvent | None:
         return None
     trend = [statistics.median(values[max(0, k - 5) : k + 6]) for k in range(len(values))]
     rest = [v - t for v, t in zip(values, trend, strict=True)]
-    flips = sum(a * b < 0 for a, b in zip(rest, rest[1:], strict=False)) / (len(rest) - 1)
+    flips = sum(a * b < 0 for a, b in itertools.pairwise(rest)) / (len(rest) - 1)
     level = abs(statistics.median(values))
     swing = statistics.pstdev(rest) / level if level else 0.0
-    head, middle, tail = _levels(state.losses)
+    _head, middle, tail = _levels(state.losses)
     if flips < FLIPS or swing < SWING or tail < 0.9 * middle:
         return None
     return observed("loss_oscillating", state.losses[-len(values)][0], flips=flips, swing=swing)
@@ -141,7 +148,7 @@ def slow(state: State) -> SemanticEvent | None:
     head, _, tail = _levels(state.losses)
     if len(values) < SLOW_STEPS or head <= 0 or not SLOW_LEFT < tail / head < 1:
         return None
-    monotone = sum(b < a for a, b in zip(values, values[1:], strict=False)) / (len(values) - 1)
+    monotone = sum(b < a for a, b in itertools.pairwise(values)) / (len(values) - 1)
     cosine = statistics.median(state.cosines) if state.cosines else None
     if monotone < SLOW_MONOTONE or (cosine is not None and cosine < 0.9):
         return None

@@ -48,7 +48,7 @@ def step(state: Seen, record: StepRecord, facts: RunFacts) -> tuple[Seen, list[S
                     dead=None,
                     target_low=loss.target_low if loss else None,
                     target_high=loss.target_high if loss else None,
-                )  # fmt: skip
+                )
             )
         dead = record.layers[m.name].dead
         if m.activation == "relu" and dead is not None and dead >= DEAD and m.name not in state.dead:

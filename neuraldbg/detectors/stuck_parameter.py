@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 
 from neuraldbg.events import SemanticEvent, observed
 from neuraldbg.record import RunFacts, StepRecord
+from neuraldbg.run import median
 from neuraldbg.settings import Settings
 
 STEPS = 8  # optimizer steps with gradient and without any change
 STOPPED = 5
 NOTHING = 3
+WEAK = 1e-3  # of the median gradient: below it an update may be lost to rounding, which is a vanishing gradient
 MANUAL = 16  # steps of a loop without an optimizer: it may update only now and then
 
 
@@ -41,12 +43,13 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
         for p in facts.parameters
         if p.trainable and (s := record.parameters.get(p.name)) is not None and s.moved is not None
     ]
-    pushed = [(p, s) for p, s in given if s.gradient]
+    usual = median([s.gradient for _, s in given if s.gradient]) or 0.0
+    pushed = [(p, s) for p, s in given if s.gradient and s.gradient > WEAK * usual]
     if not rated or not pushed:
         return state, events
     still = Counter(state.still)
     for p, s in given:
-        still[p.name] = 0 if s.moved else still[p.name] + bool(s.gradient)
+        still[p.name] = 0 if s.moved else still[p.name] + (s.gradient is not None and s.gradient > WEAK * usual)
     now = frozenset(p.name for p, s in given if s.moved)
     first = record.step if state.first is None else state.first
     state = replace(state, still=still, moved=state.moved | now, first=first)

@@ -1,19 +1,18 @@
-"""The gradient of one optimizer's parameters dies away while another's does not: one player of a game has won."""
+"""The gradient of one optimizer's parameters dies away though another network judges them: one player has won."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from neuraldbg.detectors._common import lg
+from neuraldbg.detectors._common import lg, previous_layer
 from neuraldbg.events import SemanticEvent, observed
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.run import median
 from neuraldbg.settings import Settings
 
 HEAD, TAIL = 10, 10
-DIES_LG = -2.5  # healthy training converges by up to 1.6 decades (evidence.md 2: decay)
+DIES_LG = -2.2  # healthy training converges by up to 1.6 decades (evidence.md 2: decay)
 BEGINS_LG = -1.0
-OTHERS_LG = -1.5
 
 
 @dataclass(frozen=True)
@@ -42,15 +41,22 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
             groups[k] = follow(groups[k], value, record.step)
     falls = [fall(g) for g in groups]
     state = replace(state, groups=tuple(groups))
-    for k, g in enumerate(groups):
-        others = [f for j, f in enumerate(falls) if j != k]
-        if falls[k] < DIES_LG and others and max(others) > OTHERS_LG:
-            event = observed(
-                "vanishing_group", g.since or 0, group=k, decay_lg=falls[k], others_lg=max(others),
-                module=_member(facts, k),
-            )  # fmt: skip
-            return replace(state, told=True), [event]
-    return state, []
+    dying = [k for k, f in enumerate(falls) if f < DIES_LG and not _holds_output(facts, k)]
+    if not dying:
+        return state, []
+    k = min(dying, key=lambda k: falls[k])
+    others = max(f for j, f in enumerate(falls) if j != k)
+    event = observed(
+        "vanishing_group", groups[k].since or 0, group=k, decay_lg=falls[k], others_lg=others, module=_member(facts, k)
+    )
+    return replace(state, told=True), [event]
+
+
+def _holds_output(facts: RunFacts, k: int) -> bool:
+    """Whether this optimizer trains the layer that ends in the loss: its gradient may die by fitting well."""
+    last = {m.name for m in facts.modules if m.position == "output"}
+    owned = {p.module for p in facts.parameters if p.owner == k}
+    return bool(last & owned) or any(previous_layer(facts, n) in owned for n in last)
 
 
 def follow(g: Group, value: float, step: int) -> Group:

@@ -194,7 +194,7 @@ class ForwardWatch:
             )
         )
         gates = iter(numbers[offset + 2 * len(dead) :])
-        full = self.samples >= self.window
+        full = self.samples + 1 >= self.window
         seen = self.order or [
             i for i, p in enumerate(self.places) if numbers[start[id(p.buffer)] + p.row * WIDTH] != UNSEEN
         ]

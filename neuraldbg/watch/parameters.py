@@ -228,7 +228,7 @@ class ParameterWatch:
             w.start_rms = rms
         ratio = moved = None
         if not math.isnan(update) or not math.isfinite(weight):
-            moved = not (update == 0.0)
+            moved = update != 0.0
             ratio = update / weight if weight > 0 and math.isfinite(update) and math.isfinite(weight) else None
         return ParameterStats(
             gradient=None if gradient is None else gradient / math.sqrt(max(w.facts.numel, 1)),
