@@ -106,7 +106,7 @@ TRIALS = (
     Trial("mlp-rate-too-high", "mlp", "sgd", 2.0),
     Trial("mlp-deep-sigmoid", "deep-sigmoid", "sgd", 0.05),
     Trial("cnn-dying-relu", "cnn-bias-6", "adam", 2e-3),
-    Trial("cnn-corrupted-batch", "cnn", "adam", 2e-3, broken_from=100),
+    Trial("cnn-broken-batch", "cnn", "adam", 2e-3, broken_from=100),
 )
 
 
@@ -169,7 +169,9 @@ def sweep(data: Digits, epochs: int, seed: int, progress: Progress) -> list[str]
 
 
 def verdicts(runs: list[Run]) -> Table:
-    table = Table("run", "accuracy", "verdict", "cause", "layer", "since step")
+    table = Table(
+        "run", "accuracy", "verdict", "cause", "layer", "step", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+    )
     for run in runs:
         tags = run.data.tags
         verdict = tags.get("neuraldbg.verdict", "missing")

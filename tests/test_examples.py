@@ -18,7 +18,7 @@ EXPECTED = {
     "mlp-rate-too-high": "learning_rate_too_high",
     "mlp-deep-sigmoid": "saturating_activations_deep",
     "cnn-dying-relu": "dead_relu_negative_bias",
-    "cnn-corrupted-batch": "nan_in_input",
+    "cnn-broken-batch": "nan_in_input",
 }
 
 # Reads the store as a user would; a line a run: name, status, accuracy, verdict, cause, description drawn, files there.
