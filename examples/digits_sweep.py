@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -63,8 +64,18 @@ def digits(seed: int = 0) -> Digits:
     return Digits(images[train], labels[train], images[test], labels[test])
 
 
+def named(*layers: tuple[str, nn.Module]) -> nn.Module:
+    return nn.Sequential(OrderedDict(layers))
+
+
 def mlp() -> nn.Module:
-    return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    return named(
+        ("linear1", nn.Linear(64, 64)),
+        ("relu1", nn.ReLU()),
+        ("linear2", nn.Linear(64, 32)),
+        ("relu2", nn.ReLU()),
+        ("output", nn.Linear(32, 10)),
+    )
 
 
 def cnn(bias: float | None = None) -> nn.Module:
@@ -72,25 +83,25 @@ def cnn(bias: float | None = None) -> nn.Module:
     second = nn.Conv2d(16, 32, kernel_size=3, padding=1)
     if bias is not None:
         nn.init.constant_(second.bias, bias)  # type: ignore[arg-type]  # a Conv2d with a bias has one
-    return nn.Sequential(
-        nn.Unflatten(1, (1, 8, 8)),
-        nn.Conv2d(1, 16, kernel_size=3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        second,
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(32 * 4 * 4, 10),
+    return named(
+        ("image", nn.Unflatten(1, (1, 8, 8))),
+        ("conv1", nn.Conv2d(1, 16, kernel_size=3, padding=1)),
+        ("relu1", nn.ReLU()),
+        ("pool", nn.MaxPool2d(2)),
+        ("conv2", second),
+        ("relu2", nn.ReLU()),
+        ("flat", nn.Flatten()),
+        ("output", nn.Linear(32 * 4 * 4, 10)),
     )
 
 
 def deep_sigmoid(hidden: int = 8) -> nn.Module:
-    layers: list[nn.Module] = []
+    layers: list[tuple[str, nn.Module]] = []
     width = 64
-    for _ in range(hidden):
-        layers += [nn.Linear(width, 32), nn.Sigmoid()]
+    for i in range(1, hidden + 1):
+        layers += [(f"linear{i}", nn.Linear(width, 32)), (f"sigmoid{i}", nn.Sigmoid())]
         width = 32
-    return nn.Sequential(*layers, nn.Linear(width, 10))
+    return named(*layers, ("output", nn.Linear(width, 10)))
 
 
 MODELS: dict[str, Callable[[], nn.Module]] = {
@@ -103,7 +114,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 TRIALS = (
     Trial("mlp-healthy", "mlp", "sgd", 0.05),
     Trial("cnn-healthy", "cnn", "adam", 2e-3),
-    Trial("mlp-rate-too-high", "mlp", "sgd", 2.0),
+    Trial("mlp-high-rate", "mlp", "sgd", 2.0),
     Trial("mlp-deep-sigmoid", "deep-sigmoid", "sgd", 0.05),
     Trial("cnn-dying-relu", "cnn-bias-6", "adam", 2e-3),
     Trial("cnn-broken-batch", "cnn", "adam", 2e-3, broken_from=100),

@@ -11,15 +11,17 @@ from neuraldbg import NeuralDbg
 
 def main(steps: int = 300) -> NeuralDbg:
     torch.manual_seed(0)
-    generator = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 2))
-    discriminator = nn.Sequential(nn.Linear(2, 128), nn.LeakyReLU(0.2), nn.Linear(128, 1))
-    generator_optimizer = torch.optim.Adam(generator.parameters(), lr=1e-4)
+    generator = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 8))
+    discriminator = nn.Sequential(
+        nn.Linear(8, 64), nn.LeakyReLU(0.2), nn.Linear(64, 64), nn.LeakyReLU(0.2), nn.Linear(64, 1)
+    )
+    generator_optimizer = torch.optim.Adam(generator.parameters(), lr=2e-4)
     discriminator_optimizer = torch.optim.Adam(discriminator.parameters(), lr=1e-2)
     yes, no = torch.ones(64, 1), torch.zeros(64, 1)
 
     with NeuralDbg({"generator": generator, "discriminator": discriminator}) as dbg:
         for _ in range(steps):
-            real = torch.randn(64, 2) * 0.1 + 4
+            real = torch.randn(64, 8) * 0.5 + 3
             fake = generator(torch.randn(64, 8))
 
             discriminator_optimizer.zero_grad()
