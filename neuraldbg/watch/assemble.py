@@ -204,7 +204,7 @@ def build_facts(session: Session) -> RunFacts:
             parameters_seen=sum(w.ended is not None or not w.facts.trainable for w in parameters.items),
             steps=session.count,
             steps_sampled=session.sampled_count,
-            mode="compiled" if session.compiled else "eager",
+            mode="compiled" if session.compiled or (session.count and not session.forward.ran) else "eager",
             share=min(1.0, session.spent / elapsed),
             notes=tuple(silent_notes),
         ),

@@ -65,6 +65,7 @@ class ForwardWatch:
         self.window = WINDOW_STEPS[0]
         self.notes = structure.GraphNotes()
         self.nodes: dict[Any, int] = {}
+        self.ran = False  # whether any hook ran outside a traced graph
         self.mapping = True  # whether nodes of module outputs are being collected for a graph walk
         self.last: weakref.ref[Tensor] | None = None
         self.outputs: dict[int, tuple[weakref.ref[Tensor], int]] = {}
@@ -83,10 +84,15 @@ class ForwardWatch:
             self.places.append(Place(name, model, weakref.ref(m), structure.describe(name, m), buffer, row))
         return list(range(first, len(self.places)))
 
-    def begin(self) -> None:
-        """Start a sampled step: forget the last one's numbers."""
+    def clear(self) -> None:
+        """Empty all rows."""
         for buffer in {id(p.buffer): p.buffer for p in self.places}.values():
             buffer.fill_(UNSEEN)
+
+    def begin(self, clear: bool = True) -> None:
+        """Start a sampled step: forget the last one's numbers (a traced forward has written its own by now)."""
+        if clear:
+            self.clear()
         for p in self.places:
             p.calls = 0
         self.order.clear()
@@ -95,6 +101,7 @@ class ForwardWatch:
 
     def measure(self, index: int, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         """One call of one module: its statistics go into its row."""
+        self.ran = True
         place = self.places[index]
         out = first_tensor(output)
         if out is None or not out.numel() or not (out.is_floating_point() or out.is_complex()):
@@ -198,6 +205,9 @@ class ForwardWatch:
         seen = self.order or [
             i for i, p in enumerate(self.places) if numbers[start[id(p.buffer)] + p.row * WIDTH] != UNSEEN
         ]
+        if not self.order:
+            for i in seen:  # traced: the order of definition stands in for the order of calls
+                self.places[i].seen = i
         stats: dict[int, LayerStats] = {}
         for i in seen:
             p = self.places[i]

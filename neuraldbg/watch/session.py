@@ -252,10 +252,10 @@ class Session:
         root = next((t for t in roots if t.grad_fn is not None), None)
         if root is None:
             return
-        if self.compiled and not self.clock.forwards:
+        if not self.clock.forwards:  # the forward ran inside a traced graph, where no hook of ours can count
             self._boundary()
         if not self.begun:
-            self._begin()
+            self._begin(traced=not self.clock.forwards)
         loss = losses.unscaled(root)[0] if root.numel() == 1 else None
         found = None
         if self.sampling:
@@ -298,6 +298,8 @@ class Session:
         if not self.begun:
             self._begin()
         self.stack.clear()
+        if k not in self.clock.known and not self.clock.told:
+            self._renumber()  # a round that was taken for whole was not
         self.clock.optimizer(k)
         if self.sampling:
             self.parameters.consumed(k)
@@ -331,8 +333,7 @@ class Session:
             self.close()
         if not self.clock.told:
             self.clock.told = True
-            if not self.clock.explicit:
-                self._renumber()
+            self._renumber()
         self.stack.clear()
         if not self.begun:
             self._begin()
@@ -340,8 +341,8 @@ class Session:
         self.clock.loss_told = True
 
     def _renumber(self) -> None:
-        """The first recorded loss ends step 0: what was taken for steps before it belonged to it."""
-        if len(self.provisional) <= MAPPED_STEPS * 8:
+        """What was taken for the first steps all belonged to step 0: it is only now known how a step ends."""
+        if self.provisional and not self.clock.explicit:
             self.clock.step = 0
             records, self.provisional = self.provisional, []
             for record in records:
@@ -359,11 +360,11 @@ class Session:
             self.close()
         self._check_active()
 
-    def _begin(self) -> None:
+    def _begin(self, traced: bool = False) -> None:
         self.begun = True
         self.sampling = self._sample_next()
         if self.sampling:
-            self.forward.begin()
+            self.forward.begin(clear=not traced)
             with torch.no_grad():
                 self.parameters.snapshot(self.count)
 
@@ -384,6 +385,8 @@ class Session:
                 self._close_sampled()
             else:
                 self._close_light()
+            if not self.forward.order:
+                self.forward.clear()  # a traced graph writes at every step
         self.parameters.reset_step()
         self.count += 1
         self.clock.close()

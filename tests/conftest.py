@@ -1,0 +1,17 @@
+"""All tests run strictly: an error inside NeuralDBG, which a user's loop would never see, fails the test."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+os.environ["NEURALDBG_STRICT"] = "1"
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Two cores are shared by everything; more threads only make small models slower."""
+    import torch
+
+    torch.set_num_threads(1)

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+_spec = importlib.util.spec_from_file_location("watch_loops", Path(__file__).with_name("loops.py"))
+_loops = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_loops)
+
+
+@pytest.fixture(params=list(_loops.LOOPS))
+def loop(request):
+    """Each training loop in turn: a function (seed) -> (models, train)."""
+    return _loops.LOOPS[request.param]
+
+
+@pytest.fixture
+def loops():
+    return _loops
