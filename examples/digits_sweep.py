@@ -216,7 +216,7 @@ def main(arguments: list[str] | None = None) -> int:
         experiment = mlflow.get_experiment_by_name(EXPERIMENT)
         if experiment is None:
             mlflow.create_experiment(EXPERIMENT, artifact_location=(out / "artifacts").as_uri())
-        experiment_id = mlflow.set_experiment(EXPERIMENT).experiment_id
+        mlflow.set_experiment(EXPERIMENT)
         progress.remove_task(setting_up)
 
         neuraldbg.integrations.mlflow.autolog()
@@ -225,9 +225,7 @@ def main(arguments: list[str] | None = None) -> int:
     console.print(verdicts([mlflow.get_run(run) for run in ids]))
     console.print("Look at the runs:", style="bold")
     console.print(f"  {Path(sys.executable).parent / 'mlflow'} ui --backend-store-uri {store}", soft_wrap=True)
-    console.print(
-        f"  http://127.0.0.1:5000/?workflowType=machine_learning#/experiments/{experiment_id}", soft_wrap=True
-    )
+    console.print(f"  http://127.0.0.1:5000{neuraldbg.integrations.mlflow.install_view(EXPERIMENT)}", soft_wrap=True)
     return 0
 
 
