@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from neuraldbg.detectors._common import lg
 from neuraldbg.events import SemanticEvent, observed
@@ -18,11 +20,28 @@ SCALE = 3.0  # times wider or narrower than the baseline
 IN_A_ROW = 3  # batches; one odd batch is no new distribution
 FAR = 2.0  # decades beyond the baseline's largest value (healthy batches stay within 0.5)
 MOST = 20
+NOISE = 0.02  # of the feature's spread: the floor under the noise of a baseline that happens to be smooth
+TINY = 1e-30
+
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Normal:
+    """What the baseline says, per feature: mean, noise of the batch means, spread, and whether the spread is steady."""
+
+    mean: Numbers
+    noise: Numbers
+    width: Numbers
+    steady: NDArray[np.bool_]
+    far_lg: float
 
 
 @dataclass(frozen=True)
 class Baseline:
     batches: tuple[InputStats, ...] = ()
+    normal: Normal | None = None
     shifted: int = 0
     since: int = 0
     told: bool = False
@@ -41,20 +60,33 @@ def step(
         if x.nans or x.infs or x.zeros:
             continue
         known = state.get(x.name, Baseline())
-        if known.batches and len(known.batches[0].means) != len(x.means):
-            continue  # another kind of input under this name
-        if len(known.batches) < BASELINE:
-            known = replace(known, batches=(*known.batches, x))
-        else:
-            known, new = compare(known, x, record.step)
+        if known.normal is not None:
+            if len(known.normal.mean) != len(x.means):
+                continue  # another kind of input under this name
+            known, new = compare(known, known.normal, x, record.step)
             events.extend(new)
+        elif not known.batches or len(known.batches[0].means) == len(x.means):
+            known = learn(known, x)
         state = {**state, x.name: known}
     return state, events
 
 
-def compare(known: Baseline, x: InputStats, step: int) -> tuple[Baseline, list[SemanticEvent]]:
+def learn(known: Baseline, x: InputStats) -> Baseline:
+    """One more batch of the baseline; the last one makes the summary and lets the batches go."""
+    batches = (*known.batches, x)
+    if len(batches) < BASELINE:
+        return replace(known, batches=batches)
+    means, stds = (np.array([getattr(b, k) for b in batches]) for k in ("means", "stds"))
+    width = np.median(stds, axis=0)
+    steady = (width > 0) & (stds.min(0) > width / 2) & (stds.max(0) < width * 2)
+    far = lg(statistics.median(b.far for b in batches))
+    noise = means.std(0) + NOISE * width
+    return replace(known, batches=(), normal=Normal(means.mean(0), noise, width, steady, far))
+
+
+def compare(known: Baseline, normal: Normal, x: InputStats, step: int) -> tuple[Baseline, list[SemanticEvent]]:
     """One batch against the baseline."""
-    decades = lg(x.far) - lg(statistics.median(b.far for b in known.batches))
+    decades = lg(x.far) - normal.far_lg
     if decades > FAR:
         if known.fars >= MOST:
             return known, []
@@ -63,7 +95,7 @@ def compare(known: Baseline, x: InputStats, step: int) -> tuple[Baseline, list[S
             symptom, step, input=x.name, value=x.far_value, repeats=x.far_repeats, decades=decades, z=None, feature=None
         )
         return replace(known, fars=known.fars + 1), [event]
-    z, feature, ratio = furthest(known.batches, x)
+    z, feature, ratio = furthest(normal, x)
     if z < SHIFT and 1 / SCALE < ratio < SCALE:
         return replace(known, shifted=0), []
     since = known.since if known.shifted else step
@@ -74,20 +106,14 @@ def compare(known: Baseline, x: InputStats, step: int) -> tuple[Baseline, list[S
     return replace(known, told=True), [event]
 
 
-def furthest(baseline: tuple[InputStats, ...], x: InputStats) -> tuple[float, int, float]:
+def furthest(normal: Normal, x: InputStats) -> tuple[float, int, float]:
     """(largest shift in baseline deviations, its feature, largest change of a feature's spread)."""
-    worst, feature, scale = 0.0, 0, 1.0
-    for f, mean in enumerate(x.means):
-        means = [b.means[f] for b in baseline]
-        stds = [b.stds[f] for b in baseline]
-        usual, width = statistics.fmean(means), statistics.median(stds)
-        noise = statistics.pstdev(means) + 0.02 * width
-        away = abs(mean - usual)
-        z = away / noise if noise > 0 else (math.inf if away > 0 else 0.0)
-        if z > worst and away > SHIFT_STD * width:
-            worst, feature = z, f
-        if width > 0 and x.rows > 1 and x.stds[f] > 0:
-            ratio = x.stds[f] / width
-            if abs(lg(ratio)) > abs(lg(scale)) and min(stds) > width / 2 and max(stds) < width * 2:
-                scale, feature = ratio, f if worst == 0 else feature
-    return worst, feature, scale
+    away = np.abs(np.array(x.means) - normal.mean)
+    z = np.where(away > SHIFT_STD * normal.width, away / np.maximum(normal.noise, TINY), 0.0)
+    feature = int(z.argmax())
+    stds = np.array(x.stds)
+    ratio = np.where(normal.steady & (stds > 0), stds / np.maximum(normal.width, TINY), 1.0)
+    scale = int(np.abs(np.log(ratio)).argmax()) if x.rows > 1 else None
+    if scale is None:
+        return float(z[feature]), feature, 1.0
+    return float(z[feature]), feature if z[feature] > 0 else scale, float(ratio[scale])

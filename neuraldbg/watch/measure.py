@@ -69,7 +69,7 @@ def output_row(out: Tensor, function: str, inputs: Tensor | None, rectifier: boo
     rows = rows_of(x)
     spread = offset = unseen
     if rows.shape[0] > 1:
-        std, mean = torch.std_mean(rows, dim=0)
+        std, mean = moments(rows)
         spread = std.mean() / rms.clamp_min(1e-30)
         offset = (mean.abs() / std.clamp_min(1e-30)).mean()
     saturated, derivative, entropy = bounded(x, function, unseen)
@@ -94,6 +94,17 @@ def output_row(out: Tensor, function: str, inputs: Tensor | None, rectifier: boo
         -dead_now,
     ]
     return torch.stack([v.float() for v in values])
+
+
+def moments(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """(std, mean) per column, in two plain passes: several times faster than `std_mean` on a CPU.
+
+    Columns are taken relative to the first row, so that a large common offset does not swallow a small spread.
+    """
+    away = rows - rows[:1]
+    mean = away.mean(0)
+    variance = (away * away).mean(0) - mean * mean
+    return variance.clamp_min(0).sqrt(), mean + rows[0]
 
 
 def bounded(x: Tensor, function: str, unseen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
