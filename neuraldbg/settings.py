@@ -22,7 +22,8 @@ class Settings(BaseSettings):
     """Budgets and thresholds of one session; unknown names are refused.
 
     enabled: False (or NEURALDBG_ENABLED=0) makes every session a no-op.
-    dense_steps, dense_seconds: record every step until either is used up, then every `sparse_every`-th.
+    dense_steps, dense_seconds: record every step until either is used up, then at most every `sparse_every`-th.
+    overhead_budget: share of the training's time that watching may take then (the dense steps' debt is paid back).
     cadence: record every k-th step from the start instead; two runs of one seed then give the same Diagnosis.
     threshold_vanishing, threshold_exploding: RMS gradients beyond which a layer enters that state without a
     baseline; the values of the first NeuralDBG. Alone they never make a verdict of failure.
@@ -38,6 +39,7 @@ class Settings(BaseSettings):
     dense_steps: int = Field(500, ge=1)
     dense_seconds: float = Field(60.0, gt=0)
     sparse_every: int = Field(10, ge=1)
+    overhead_budget: float = Field(0.02, gt=0, le=1)
     cadence: int | None = Field(None, ge=1)
     threshold_vanishing: float = Field(1e-6, gt=0)
     threshold_exploding: float = Field(1e3, gt=0)

@@ -167,7 +167,7 @@ class _Local(threading.local):
 
 
 _local = _Local()
-_entries: weakref.WeakSet[_Entry] = weakref.WeakSet()
+_entries: set[_Entry] = set()  # of all threads, also of those that have ended
 _known: weakref.WeakSet[Optimizer] = weakref.WeakSet()
 _stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
 _theirs: weakref.WeakSet[nn.Module] = weakref.WeakSet()

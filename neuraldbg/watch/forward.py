@@ -40,6 +40,7 @@ class Place:
     gates: Tensor | None = None
     dtype: str = "float32"
     requires_grad: bool = False
+    eager: bool = False
 
     @property
     def function(self) -> str:
@@ -103,6 +104,7 @@ class ForwardWatch:
         """One call of one module: its statistics go into its row."""
         self.ran = True
         place = self.places[index]
+        place.eager = True
         out = first_tensor(output)
         if out is None or not out.numel() or not (out.is_floating_point() or out.is_complex()):
             return

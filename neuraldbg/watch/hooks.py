@@ -90,5 +90,5 @@ class AfterGradient(_Hook):
 
     def __call__(self, parameter: Tensor) -> None:
         session = self.session()
-        if session is not None:
+        if session is not None and not session.in_backward:  # asked here: it is called once a parameter
             session.after_gradient(self.index)

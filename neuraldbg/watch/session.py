@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import math
 import os
 import time
 import weakref
@@ -21,24 +20,20 @@ from torch import Tensor, nn
 
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
-from neuraldbg.watch import hooks, inputs, losses, signals
-from neuraldbg.watch.assemble import Names, Transfer, build_facts, first_bad, group_gradients
+from neuraldbg.watch import closing, inputs, losses, signals
+from neuraldbg.watch.assemble import Names, build_facts
+from neuraldbg.watch.attach import Attachment
 from neuraldbg.watch.clock import StepClock
 from neuraldbg.watch.forward import ForwardWatch, first_tensor
-from neuraldbg.watch.parameters import ParameterWatch
+from neuraldbg.watch.governor import Governor, Level
+from neuraldbg.watch.parameters import ParameterWatch, rates_of
 
 log = logging.getLogger("neuraldbg")
-
-
-def _GONE() -> None:
-    """The reference to what is no longer watched."""
-
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-MAPPED_STEPS = 2  # sampled steps whose graph is walked: GAN and actor-critic steps show all paths by then
-LIGHT_STEPS = 64  # steps whose sentinels wait on the device before they are read all the same
+PROVISIONAL = 16  # first steps that wait until it is known how a step ends
 
 
 def strict() -> bool:
@@ -85,16 +80,18 @@ class Session:
         self.names = Names()
         self.facts = RunFacts()
         self.notes: list[str] = []
-        self.handles: list[Any] = []
+        self.attachment = Attachment()
         self.compiled = False
         self.while_active: Callable[[], bool] | None = None
         self.on_end: Callable[[], None] | None = None
         self.started = time.perf_counter()
         self.spent = 0.0
+        self.governor = Governor(settings, self.started)
+        self.band: float | None = None
         self.depth = 0
         self.count = self.sampled_count = self.mapped = 0
         self.provisional: list[StepRecord] = []
-        self.light: list[tuple[StepRecord, list[Tensor]]] = []
+        self.light: list[tuple[StepRecord, float | Tensor | None, Tensor | None, Tensor | float]] = []
         self.weights_bad = False
         self.dropped: set[int] = set()
         self.exception: tuple[str, str | None] | None = None
@@ -103,6 +100,9 @@ class Session:
     def _clear(self) -> None:
         """Forget the open step."""
         self.begun = self.sampling = False
+        self.level = Level.LOSS
+        self.spent_before = 0.0
+        self.rates: dict[int, tuple[float, ...]] = {}
         self.stack: list[int] = []
         self.in_backward = False
         self.loss: float | Tensor | None = None
@@ -132,50 +132,29 @@ class Session:
         before = len(self.parameters.items)
         self.parameters.add(model, modules)
         self.names.parameter_model += [number] * (len(self.parameters.items) - before)
-        self._hang(number, model, wrapper)
+        self.attachment.hang(self, number, wrapper)
         self.live = True
-
-    def _hang(self, number: int, model: nn.Module, wrapper: nn.Module) -> None:
-        numbers = [i for i, p in enumerate(self.forward.places) if p.model == number]
-        for k, item in enumerate(self.parameters.items):
-            p = item.ref()
-            if self.names.parameter_model[k] == number and p is not None and p.requires_grad:
-                self.handles.append((number, p.register_post_accumulate_grad_hook(hooks.AfterGradient(self, k))))
-        for i in numbers:
-            place = self.forward.places[i]
-            m = place.ref()
-            if m is None:
-                continue
-            after = hooks.AfterForward(self, i, place.buffer, place.row, place.function, place.rectifies)
-            self.handles.append((number, m.register_forward_pre_hook(hooks.BeforeForward(self, i), with_kwargs=True)))
-            self.handles.append((number, m.register_forward_hook(after)))
-        if wrapper is not model:  # the wrapper's own hooks run outside the compiled graph: inputs are seen there
-            entry = hooks.BeforeCompiled(self, numbers[0])
-            self.handles.append((number, wrapper.register_forward_pre_hook(entry, with_kwargs=True)))
 
     def remove(self, number: int | None = None) -> None:
         """Take the hooks off again (of one model, or all)."""
-        for owner, handle in self.handles:
-            if number is None or owner == number:
-                handle.remove()
-        self.handles = [(n, h) for n, h in self.handles if number is not None and n != number]
+        self.attachment.remove(self, number)
 
     def drop(self, number: int) -> None:
         """Stop watching one model: hooks off, its modules and parameters out of the records."""
         self.remove(number)
         for k, item in enumerate(self.parameters.items):
             if self.names.parameter_model[k] == number:
-                item.ref = _GONE
+                item.ref = _gone(nn.Parameter)
         for place in self.forward.places:
             if place.model == number:
-                place.ref = _GONE
+                place.ref = _gone(nn.Module)
         self.dropped.add(number)
 
     def rehang(self, models: list[tuple[str, nn.Module]]) -> None:
         """Hang the hooks of known models again, after a pause."""
         for number, (_, model) in enumerate(models):
             if number not in self.dropped:
-                self._hang(number, model, model)
+                self.attachment.hang(self, number, model)
 
     def fail(self, error: Exception) -> None:
         """An error of ours: say it once, stop watching, leave the training alone."""
@@ -193,7 +172,8 @@ class Session:
             return  # evaluation, or the recomputation of a checkpoint inside backward
         if not self.stack:
             self._enter(index, module, args, kwargs)
-        self.stack.append(index)
+        if self.attachment.awake:
+            self.stack.append(index)
 
     def before_compiled(self, index: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A compiled wrapper is called: the start of a forward whose inside hooks are traced."""
@@ -204,6 +184,7 @@ class Session:
         self._boundary()
         if not self.live:
             return
+        self.attachment.entries.add(index)
         if not self.begun:
             self._begin()
         elif module.training and not self.trained and not self.clock.backwards and self.sampling:
@@ -287,8 +268,9 @@ class Session:
         if self.sampling:
             self.parameters.end_backward()
             self.parameters.direction()
-        else:
-            self.quick = self.parameters.quick_norm()
+        elif self.level is Level.NORM:
+            with torch.no_grad():
+                self.quick = self.parameters.quick_norm()
 
     @guarded
     def optimizer_stepped(self, optimizer: Any) -> None:
@@ -301,6 +283,7 @@ class Session:
         if k not in self.clock.known and not self.clock.told:
             self._renumber()  # a round that was taken for whole was not
         self.clock.optimizer(k)
+        self.rates[k] = rates_of(optimizer)
         if self.sampling:
             self.parameters.consumed(k)
         self._check_active()
@@ -327,6 +310,7 @@ class Session:
 
     # --- steps ---------------------------------------------------------------------------------
 
+    @guarded
     def record_loss(self, value: float | Tensor) -> None:
         """The user's own loss of the open step."""
         if self.clock.loss_told:
@@ -346,8 +330,9 @@ class Session:
             self.clock.step = 0
             records, self.provisional = self.provisional, []
             for record in records:
-                self._hand_on(replace(record, step=0))
+                self.hand_on(replace(record, step=0))
 
+    @guarded
     def set_step(self, value: int) -> None:
         if not self.clock.empty and value != self.clock.step:
             self.close()
@@ -362,18 +347,16 @@ class Session:
 
     def _begin(self, traced: bool = False) -> None:
         self.begun = True
-        self.sampling = self._sample_next()
+        self.spent_before = self.spent
+        self.level = self.governor.decide(self.count, time.perf_counter(), self.spent)
+        self.sampling = self.level is Level.FULL
         if self.sampling:
+            self.attachment.wake(self)
             self.forward.begin(clear=not traced)
             with torch.no_grad():
                 self.parameters.snapshot(self.count)
-
-    def _sample_next(self) -> bool:
-        s = self.settings
-        if s.cadence is not None:
-            return self.count % s.cadence == 0
-        dense = self.count < s.dense_steps and time.perf_counter() - self.started < s.dense_seconds
-        return dense or self.count % s.sparse_every == 0
+        elif not traced and self.forward.ran:
+            self.attachment.rest(self)
 
     @guarded
     def close(self) -> None:
@@ -382,111 +365,20 @@ class Session:
             return
         with torch.no_grad():
             if self.sampling:
-                self._close_sampled()
+                closing.sampled(self)
             else:
-                self._close_light()
+                closing.light(self)
             if not self.forward.order:
                 self.forward.clear()  # a traced graph writes at every step
+        self.governor.paid(self.level, self.spent - self.spent_before)
         self.parameters.reset_step()
         self.count += 1
         self.clock.close()
         self._clear()
 
-    def _close_light(self) -> None:
-        record = StepRecord(
-            step=self.clock.step, sampled=False, rates=self.parameters.rates(), skipped=self.skipped,
-            stepped=self.clock.stepped, backwards=self.clock.backwards,
-        )  # fmt: skip
-        nothing = torch.full((), math.nan)
-        loss = self.loss if self.loss is not None else self.root_loss
-        loss = loss if isinstance(loss, Tensor) else torch.tensor(math.nan if loss is None else loss)
-        self.light.append((record, [loss, self.quick if self.quick is not None else nothing, self._scale()]))
-        if len(self.light) >= LIGHT_STEPS:
-            self._flush_light()
-
-    def _scale(self) -> Tensor:
-        return self.scale if isinstance(self.scale, Tensor) else torch.ones(())
-
-    def _flush_light(self) -> None:
-        light, self.light = self.light, []
-        if not light:
-            return
-        numbers = torch.stack([t.reshape(()).double().cpu() for _, ts in light for t in ts]).tolist()
-        for k, (record, _) in enumerate(light):
-            loss, norm, scale = numbers[3 * k : 3 * k + 3]
-            told = loss if not math.isnan(loss) or self.clock.told else None
-            bad = ("gradient", None) if not math.isfinite(norm) and record.backwards and not record.skipped else None
-            self._hand_on(
-                replace(record, loss=told, gradient_norm=norm / scale if norm == norm else None, first_bad=bad)
-            )
-
-    def _close_sampled(self) -> None:
-        self._flush_light()
-        if self.mapped >= MAPPED_STEPS:
-            self.forward.mapping = False
-        elif self.clock.backwards:
-            self.mapped += 1
-        transfer = Transfer()
-        dead, rows = self.forward.rows()
-        transfer.add("rows", rows)
-        indices, weights = self.parameters.measure(self.count)
-        transfer.add("weights", weights)
-        grads = [(i, n) for i, w in enumerate(self.parameters.items) if (n := _grad_of(w)) is not None]
-        transfer.add("grads", [n for _, n in grads])
-        cosine = self.parameters.cosine() if self.clock.backwards else None
-        transfer.add("cosine", [cosine] if cosine is not None else [])
-        batch = list(self.batch.values())
-        for m in batch:
-            transfer.add(m.name + "#", [m.values])
-        transfer.add("loss", [self.found.values] if self.found is not None else [])
-        transfer.add("scale", [self._scale()])
-        value = self.loss if self.loss is not None else self.root_loss
-        transfer.add("told", [value] if isinstance(value, Tensor) else [])
-        got = transfer.read()
-
-        scale = got["scale"][0] or 1.0
-        told = got["told"][0] if got["told"] else value
-        half = len(weights) // 2
-        gradients = {i: n / scale for (i, _), n in zip(grads, got["grads"], strict=True)}
-        layers = self.forward.read(dead, got["rows"])
-        given = tuple(inputs.read(m, got[m.name + "#"]) for m in batch)
-        parameters = {
-            i: self.parameters.stats(i, w, u, gradients.get(i))
-            for i, w, u in zip(indices, got["weights"][:half], got["weights"][half:], strict=True)
-        }
-        self.sampled_count += 1
-        window = self.forward.window
-        self.forward.end(given[0].rows if given else None)
-        self.names.fix(self)
-        norm = math.sqrt(sum(n * n for n in gradients.values())) if gradients else None
-        bad = first_bad(self, given, layers, told, gradients, parameters)
-        self.weights_bad = any(not p.weight_finite for p in parameters.values())
-        if self.count < 4 or self.count % 50 == 0:
-            self.facts = build_facts(self)
-        self._hand_on(
-            StepRecord(
-                step=self.clock.step,
-                loss=None if told is None else float(told),
-                gradient_norm=norm,
-                rates=self.parameters.rates(),
-                inputs=given,
-                layers={self.names.module(i): s for i, s in layers.items()},
-                parameters={self.names.parameter(i): s for i, s in parameters.items()},
-                loss_stats=losses.read(self.found, got["loss"]) if self.found is not None else None,
-                first_bad=bad,
-                skipped=self.skipped,
-                stepped=self.clock.stepped,
-                backwards=self.clock.backwards,
-                group_gradients=group_gradients(self, gradients),
-                cosine=got["cosine"][0] if got["cosine"] else None,
-                window=window,
-                loss_scale=scale if isinstance(self.scale, Tensor) else None,
-            )
-        )
-
-    def _hand_on(self, record: StepRecord) -> None:
+    def hand_on(self, record: StepRecord) -> None:
         """To the trace; the first few wait until it is known whether the user records losses."""
-        if not (self.clock.told or self.clock.explicit) and self.count < MAPPED_STEPS * 8:
+        if not (self.clock.told or self.clock.explicit) and self.count < PROVISIONAL:
             self.provisional.append(record)
             return
         self._flush_provisional()
@@ -503,10 +395,11 @@ class Session:
         if not self.clock.empty and (final or self.clock.due(lambda: True)):
             self.close()
         with torch.no_grad():
-            self._flush_light()
+            closing.flush(self)
         self._flush_provisional()
         self.facts = build_facts(self)
 
 
-def _grad_of(w: Any) -> Tensor | None:
-    return w.consumed_norm if w.consumed_norm is not None else w.grad_norm
+def _gone(kind: type[Any]) -> weakref.ref[Any]:
+    """A dead reference, for what is no longer watched."""
+    return weakref.ref(kind())

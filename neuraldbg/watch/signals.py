@@ -1,7 +1,7 @@
 """The process-wide signals, there only while a session is open: where backward starts, optimizer and scaler steps.
 
 Optimizer steps come through PyTorch's own global hooks. For the start of backward and for GradScaler there is no hook,
-so `torch.autograd.backward` and `GradScaler.step` are wrapped (public functions) and put back when the last session ends.
+so `torch.autograd.backward` and `GradScaler.step` are wrapped (public functions) and put back with the last session.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _wrap_scaler() -> Callable[[], None]:
         before = [session.scaler_steps(self, optimizer) for session in sessions()]
         result = original(self, optimizer, *args, **kwargs)
         for session, rounds in zip(sessions(), before, strict=False):
-            session.scaler_stepped(optimizer, rounds)
+            session.scaler_stepped(optimizer, -1 if rounds is None else rounds)
         return result
 
     GradScaler.step = step  # type: ignore[method-assign]
