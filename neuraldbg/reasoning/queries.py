@@ -33,11 +33,11 @@ def _passes(hypothesis: CausalHypothesis, name: str) -> bool:
 
 def explain(diagnosis: Diagnosis, failure_type: str | None = None) -> Hypotheses:
     """On a failed run all hypotheses, best first; with a type, those of it or whose chain passes it."""
+    name = None if failure_type is None else _known(failure_type, (*FAILURE_TYPES, *EVENT_TYPES))
     if diagnosis.verdict is not Verdict.FAILED:
         return Hypotheses((), f"the run is {diagnosis.verdict}")
-    if failure_type is None:
+    if name is None:
         return Hypotheses(diagnosis.hypotheses)
-    name = _known(failure_type, (*FAILURE_TYPES, *EVENT_TYPES))
     found = [h for h in diagnosis.hypotheses if _passes(h, name)]
     return Hypotheses(found, f"the run failed, but not by {name}")
 

@@ -7,7 +7,7 @@ import dataclasses
 import os
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar
@@ -15,14 +15,14 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from neuraldbg import reasoning, sinks
-from neuraldbg.diagnosis import CausalHypothesis, Coupling, Diagnosis, Hypotheses
+from neuraldbg.diagnosis import Coupling, Diagnosis, Hypotheses, Verdict
 from neuraldbg.events import SemanticEvent
 from neuraldbg.reasoning import queries
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings, make
 from neuraldbg.trace import EventLog, Trace
 from neuraldbg.watch import signals
-from neuraldbg.watch.session import Session
+from neuraldbg.watch.session import Session, log, strict
 
 __all__ = ["NeuralDbg"]
 
@@ -48,7 +48,12 @@ class NeuralDbg:
         sinks: Sequence[sinks.Sink] | None = None,
         **fields: Any,
     ) -> None:
-        self._named = _named(models)
+        if settings is not None and not isinstance(settings, Settings):
+            raise TypeError(
+                f"settings is a neuraldbg.Settings, got {_shown(settings)}; pass Settings(...) or single fields by name"
+            )
+        self._named = _named(models)  # let go of when entered: a session keeps no model alive
+        self._first: Callable[[], nn.Module | None] = lambda: self._named[0][1] if self._named else None
         changes = {**(settings.model_dump(exclude_unset=True) if settings is not None else {}), **fields}
         self.settings = make(**changes)
         self._sinks = sinks
@@ -57,6 +62,7 @@ class NeuralDbg:
         self._trace = Trace(self.settings, reasoning.detectors())
         self._fanout: Any = None
         self._final: Diagnosis | None = None
+        self._reasoned = 0
         self._entered = False
         self._told_facts = RunFacts()
         self.journal: Path | None = None
@@ -67,21 +73,38 @@ class NeuralDbg:
         if self._entered:
             raise RuntimeError("this session has been used; make a new NeuralDbg(model) for another training")
         self._entered = True
-        self._install_hooks()
+        try:
+            self._install_hooks()
+        finally:
+            if self._named:
+                self._first = weakref.ref(_unwrapped(self._named[0][1]))
+            self._named = []
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            stack = self._session.stack
-            name = self._session.forward.places[stack[-1]].name if stack else None
-            self._session.exception = (type(error).__name__, name)
+            self._session.exception = (type(error).__name__, self._failing(trace))
         self.finish()
+
+    def _failing(self, trace: TracebackType | None) -> str | None:
+        """The innermost watched module whose forward an exception left: by the calls that were open, or its frames."""
+        session = self._session
+        place = session.stack[-1] if session.stack else None
+        known = {id(m): k for k, p in enumerate(session.forward.places) if (m := p.ref()) is not None}
+        while trace is not None and not session.stack:  # a compiled module has no frames, an unsampled step no stack
+            place = known.get(id(trace.tb_frame.f_locals.get("self")), place)
+            trace = trace.tb_next
+        if place is None:
+            return None
+        session.names.fix(session)
+        return session.names.module(place)
 
     def _install_hooks(self) -> None:
         """The first half of the context: hang the hooks, open the sinks."""
         if not self.settings.enabled:
+            self._session.notes.append("watching is off: enabled=False or NEURALDBG_ENABLED=0")
             return
         for name, model in self._named:
             self._adopt(name, model)
@@ -137,10 +160,12 @@ class NeuralDbg:
         """End the session: hooks off, last step closed, diagnosis to the sinks."""
         if self._final is not None or not self._entered:
             return
-        self._session.settle(final=True)
-        self._session.live = False
-        self._remove_hooks()
-        self._final = self._reason(finished=True)
+        try:
+            self._session.settle(final=True)
+        finally:
+            self._session.live = False
+            self._remove_hooks()
+        self._final, self._reasoned = self._reason(finished=True), len(self._trace.events)
         if self._fanout is not None:
             self._fanout.close(self._final)
 
@@ -201,7 +226,7 @@ class NeuralDbg:
     @property
     def model(self) -> nn.Module | None:
         """The (first) watched model; None once it is gone, for the session does not keep it alive."""
-        return self._session.models[0][1]() if self._session.models else self._named[0][1] if self._named else None
+        return self._session.models[0][1]() if self._session.models else self._first()
 
     @property
     def while_active(self) -> Any:
@@ -214,17 +239,39 @@ class NeuralDbg:
 
     # --- answers ----------------------------------------------------------------------------------
 
+    def _facts(self) -> RunFacts:
+        """The facts with what came after watching had ended: the user's exception, an error of ours."""
+        session, known = self._session, self._session.facts
+        exception, layer = session.exception or (None, None)
+        notes = tuple(dict.fromkeys((*known.coverage.notes, *session.notes)))
+        return dataclasses.replace(
+            known,
+            started=self._trace.facts.started,
+            exception=exception,
+            exception_layer=layer,
+            coverage=dataclasses.replace(known.coverage, notes=notes),
+        )
+
     def _reason(self, finished: bool) -> Diagnosis:
-        facts = dataclasses.replace(self._session.facts, started=self._trace.facts.started)
-        return reasoning.diagnose(self._trace.run(finished, facts), self.settings)
+        try:
+            return reasoning.diagnose(self._trace.run(finished, self._facts()), self.settings)
+        except Exception as error:  # ours: the user's loop, and the user's own exception, go on without a verdict
+            if strict():
+                raise
+            log.error("NeuralDBG could not reason over this run: %r", error, exc_info=error)
+            self._session.notes.append(f"no cause was looked for, by an error of NeuralDBG: {error!r}")
+            verdict = Verdict.WARNING if finished else Verdict.RUNNING
+            return Diagnosis(
+                verdict, 0.5, events=tuple(self._trace.events), facts=self._facts(), steps=self._trace.steps
+            )
 
     def diagnose(self) -> Diagnosis:
         """Verdict, ranked hypotheses, couplings, graph and coverage: of the run so far, or of the finished run."""
         if self._final is None:
             self._session.settle()
             return self._reason(finished=not self._entered)
-        if len(self._final.events) != len(self._trace.run(True, self._final.facts).events):  # appended by hand since
-            self._final = self._reason(finished=True)
+        if len(self._trace.events) != self._reasoned:  # appended by hand since
+            self._final, self._reasoned = self._reason(finished=True), len(self._trace.events)
         return self._final
 
     def explain_failure(self, failure_type: str | None = None) -> Hypotheses:
@@ -274,8 +321,8 @@ class NeuralDbg:
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:
-    while isinstance(getattr(model, "_orig_mod", None), nn.Module):
-        model = model._orig_mod
+    while isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
+        model = inner
     return model
 
 
@@ -297,7 +344,7 @@ def _pair(model: Any, name: str) -> tuple[str, nn.Module]:
         raise TypeError(f"NeuralDbg watches torch.nn.Module objects, got {_shown(model)}{hint}")
     if next(model.parameters(), None) is None:
         raise ValueError(
-            f"{type(model).__name__} has no parameters, so there is no training to watch; pass the model that is trained"
+            f"{type(model).__name__} has no parameters, so there is nothing to train; pass the model that is trained"
         )
     return name, model
 
@@ -323,4 +370,5 @@ def _loss(value: Any) -> float | Tensor:
 
 
 def _shown(value: Any) -> str:
-    return f"{type(value).__name__} {value!r:.60}"
+    text = " ".join(repr(value).split())
+    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"

@@ -135,6 +135,11 @@ class ParameterWatch:
         self._read(len(self.owners) - 1, optimizer)
         return len(self.owners) - 1
 
+    def retired(self, k: int) -> set[int]:
+        """Optimizers whose place number k has taken: they are gone, or it holds all of their parameters."""
+        mine = set(self.owners[k].members)
+        return {j for j, o in enumerate(self.owners) if j != k and (o.ref() is None or mine >= set(o.members))}
+
     def _read(self, k: int, optimizer: Any) -> None:
         groups = optimizer.param_groups
         members = [i for g in groups for p in g["params"] if (i := self.index.get(id(p))) is not None]
@@ -217,7 +222,10 @@ class ParameterWatch:
         self.cosine_before, self.pointing = now, None
         if now is None or before is None or before.shape != now.shape:
             return None
-        return (now @ before) / (now.norm() * before.norm()).clamp_min(1e-38)
+        alike: Tensor = (now @ before) / (torch.linalg.vector_norm(now) * torch.linalg.vector_norm(before)).clamp_min(
+            1e-38
+        )
+        return alike
 
     def stats(self, i: int, weight: float, update: float, gradient: float | None) -> ParameterStats:
         """One parameter's numbers from transferred norms (of the sampled elements) and its gradient's norm."""

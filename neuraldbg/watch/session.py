@@ -120,9 +120,8 @@ class Session:
     def install(self, name: str, model: nn.Module) -> None:
         """Hang hooks on every module and trainable parameter of a model."""
         wrapper = model
-        while isinstance(getattr(model, "_orig_mod", None), nn.Module):
-            model = model._orig_mod
-            self.compiled = True
+        while isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
+            model, self.compiled = inner, True
         if wrapper is model and getattr(model, "_compiled_call_impl", None) is not None:
             self.compiled = True
         number = len(self.models)
@@ -280,8 +279,11 @@ class Session:
         if not self.begun:
             self._begin()
         self.stack.clear()
-        if k not in self.clock.known and not self.clock.told:
-            self._renumber()  # a round that was taken for whole was not
+        if k not in self.clock.known:
+            replaced = self.parameters.retired(k)
+            self.clock.known -= replaced
+            if not replaced and not self.clock.told:
+                self._renumber()  # a round that was taken for whole was not
         self.clock.optimizer(k)
         self.rates[k] = rates_of(optimizer)
         if self.sampling:

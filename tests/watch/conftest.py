@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from neuraldbg import NeuralDbg
+
 _spec = importlib.util.spec_from_file_location("watch_loops", Path(__file__).with_name("loops.py"))
 _loops = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_loops)
@@ -19,3 +21,21 @@ def loop(request):
 @pytest.fixture
 def loops():
     return _loops
+
+
+@pytest.fixture
+def recorded():
+    """Make a session that also keeps its records: (models, settings) -> (NeuralDbg, list of StepRecord)."""
+
+    def make(*models, **settings):
+        dbg, records = NeuralDbg(*models, **settings), []
+        feed = dbg._session.feed
+
+        def keep(record, facts):
+            records.append(record)
+            feed(record, facts)
+
+        dbg._session.feed = keep
+        return dbg, records
+
+    return make
