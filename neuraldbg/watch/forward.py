@@ -141,8 +141,9 @@ class ForwardWatch:
         if place.rectifies:
             self._activity(place, out)
         if place.facts.recurrent and isinstance(module, (nn.LSTM, nn.GRU)) and given is not None:
-            bias = module.bias_ih_l0 if module.bias else None
-            place.gates = gate_row(given, module.weight_ih_l0, bias, type(module).__name__)
+            weight, bias = module.weight_ih_l0, module.bias_ih_l0 if module.bias else None
+            if isinstance(weight, Tensor):
+                place.gates = gate_row(given, weight, bias if isinstance(bias, Tensor) else None, module.mode)
 
     def _activity(self, place: Place, out: Tensor) -> None:
         active = active_units(out)

@@ -28,7 +28,6 @@ KINDS = {
     "BinaryCrossEntropyWithLogitsBackward0": "bce_with_logits",
     "SmoothL1LossBackward0": "smooth_l1",
     "HuberLossBackward0": "huber",
-    "KlDivBackward0": "kl_div",
 }
 LOSS_COLUMNS = ("value", "chance", "target_low", "target_high", "target_rms", "outlier", "output_low", "output_high")
 _SCALERS = {"MulBackward0", "DivBackward0", "NegBackward0"}
@@ -47,19 +46,23 @@ class FoundLoss:
 def unscaled(loss: Tensor) -> tuple[Tensor, bool]:
     """The loss before constant factors (GradScaler's scale, division by the accumulation count).
 
-    Only a chain of multiplications by tensors without gradient is undone. Returns (value, whether anything was).
+    Only a chain of multiplications by numbers without gradient is undone. Returns (value, whether anything was).
     """
-    node, value, changed = loss.grad_fn, loss.detach(), False
+    node: Any = loss.grad_fn
+    value, changed = loss.detach(), False
     for _ in range(4):
         name = node.name() if node is not None else ""
         if name not in ("MulBackward0", "DivBackward0"):
             break
-        live = [n for n, _ in node.next_functions if n is not None]
-        other = _saved(node, "_saved_other")
-        if len(live) != 1 or other is None or other.numel() != 1 or live[0].name() == "torch::autograd::AccumulateGrad":
+        left, right = (n for n, _ in node.next_functions)
+        if (left is None) == (right is None) or (left is None and name == "DivBackward0"):
+            break  # two factors that are learned, or a reciprocal of the loss
+        other = _saved(node, "_saved_other" if right is None else "_saved_self")
+        live = left if right is None else right
+        if other is None or other.numel() != 1 or live.name() == "torch::autograd::AccumulateGrad":
             break
         value = value / other if name == "MulBackward0" else value * other
-        node, changed = live[0], True
+        node, changed = live, True
     return value, changed
 
 
@@ -72,7 +75,8 @@ def _saved(node: Any, name: str) -> Any:
 
 def find_loss(root: Any) -> FoundLoss | None:
     """The loss operator that weighs most: the first one met from the loss tensor downwards."""
-    queue, seen = deque([root]), set()
+    queue: deque[Any] = deque([root])
+    seen: set[Any] = set()
     while queue and len(seen) < NODES:
         node = queue.popleft()
         if node is None or node in seen:
@@ -96,7 +100,7 @@ def read_operator(node: Any, kind: str) -> FoundLoss | None:
         if measured is None:
             return None
         value, chance = measured
-        values = torch.stack([v.double() for v in (value, chance, *target_stats(target.detach(), kind))])
+        values = torch.stack([v.double() for v in (value, chance, *target_stats(target.detach(), kind, node))])
         low, high = torch.aminmax(output.detach().double())
         values = torch.cat([values, low.reshape(1), high.reshape(1)])
     reduction = _saved(node, "_saved_reduction")
@@ -119,12 +123,13 @@ def _softmax_below(node: Any) -> bool:
     return False
 
 
-def target_stats(target: Tensor, kind: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def target_stats(target: Tensor, kind: str, node: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(low, high, rms, outlier: largest abs(t - median) / median absolute deviation)."""
     t = target.double().reshape(-1)
     nothing = t.new_full((), math.nan)
     if kind == "nll":
-        return t.min(), t.max(), nothing, nothing
+        left_out = t == _ignored(node)
+        return t.masked_fill(left_out, math.inf).min(), t.masked_fill(left_out, -math.inf).max(), nothing, nothing
     low, high = torch.aminmax(t)
     centre = t.median()
     deviation = (t - centre).abs()
@@ -132,14 +137,21 @@ def target_stats(target: Tensor, kind: str) -> tuple[Tensor, Tensor, Tensor, Ten
     return low, high, (t * t).mean().sqrt(), outlier
 
 
-def _nll(output: Tensor, target: Tensor, node: Any) -> tuple[Tensor, Tensor] | None:
+def _ignored(node: Any) -> int:
+    """The label that does not count; a negative one is kept without its sign."""
     ignore = _saved(node, "_saved_ignore_index")
     ignore = ignore if isinstance(ignore, int) else -100
-    ignore = ignore - 2**64 if ignore >= 2**63 else ignore
+    return ignore - 2**64 if ignore >= 2**63 else ignore
+
+
+def _nll(output: Tensor, target: Tensor, node: Any) -> tuple[Tensor, Tensor] | None:
+    ignore = _ignored(node)
     weight = _saved(node, "_saved_weight")
     value = F.nll_loss(output.float(), target, weight.float() if weight is not None else None, ignore_index=ignore)
     classes = output.shape[1] if output.dim() > 1 else output.shape[0]
-    counted = torch.bincount(target.reshape(-1).clamp(0, classes - 1), minlength=classes).double()
+    labels = target.reshape(-1)
+    labels = torch.where(labels == ignore, classes, labels).clamp(0, classes)  # what is ignored: a class of its own
+    counted = torch.bincount(labels, minlength=classes + 1)[:classes].double()
     return value, torch.special.entr(counted / counted.sum()).sum()
 
 
@@ -174,12 +186,6 @@ def _absolute(output: Tensor, target: Tensor, node: Any) -> tuple[Tensor, Tensor
     return (o - t).abs().mean(), centred.abs().mean()
 
 
-def _divergence(output: Tensor, target: Tensor, node: Any) -> tuple[Tensor, Tensor] | None:
-    t = target.double()
-    value = (torch.special.xlogy(t, t) - t * output.double()).mean()
-    return value, value.new_full((), math.nan)
-
-
 _MEASURES = {
     "nll": _nll,
     "mse": _squared,
@@ -187,7 +193,6 @@ _MEASURES = {
     "bce_with_logits": _bce_with_logits,
     "smooth_l1": _absolute,
     "huber": _absolute,
-    "kl_div": _divergence,
 }
 
 

@@ -124,7 +124,8 @@ def bounded(x: Tensor, function: str, unseen: Tensor) -> tuple[Tensor, Tensor, T
 def row_entropy(p: Tensor) -> Tensor:
     """Mean over rows of the entropy over the log of the number of keys that are not masked out (Zhai et al. 2023)."""
     visible = (p > 0).sum(-1).clamp_min(2)
-    return (torch.special.entr(p).sum(-1) / visible.log()).mean()
+    entropy: Tensor = torch.special.entr(p).sum(-1)
+    return (entropy / visible.log()).mean()
 
 
 def active_units(out: Tensor) -> Tensor:

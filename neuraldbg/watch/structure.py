@@ -96,8 +96,8 @@ class GraphNotes:
     def walk(self, root: Any, owners: dict[Any, int], norms: set[int]) -> None:
         """Walk from the loss's node down. `owners` maps the node of a module's output to the module's number."""
         consumers: Counter[Any] = Counter()
-        below: dict[Any, int] = {}  # node -> the nearest module above it (towards the loss)
-        queue, seen = deque([(root, -1)]), set()
+        queue: deque[tuple[Any, int]] = deque([(root, -1)])  # nodes with the nearest module above (towards the loss)
+        seen: set[Any] = set()
         while queue and len(seen) < NODES:
             node, above = queue.popleft()
             if node is None:
@@ -112,7 +112,6 @@ class GraphNotes:
                 continue
             seen.add(node)
             nearest = here if here is not None else above
-            below[node] = nearest
             name = node.name()
             for child, _ in node.next_functions:
                 if child is None:
