@@ -148,10 +148,8 @@ def gate_row(x: Tensor, weight: Tensor, bias: Tensor | None, kind: str) -> Tenso
     if bias is not None:
         z = z + as_float(bias)
     hidden = weight.shape[0] // (4 if kind == "LSTM" else 3)
-    if kind == "LSTM":  # input, forget, cell, output: the cell candidate is a tanh
-        z = torch.cat([z[:, : 2 * hidden], z[:, 3 * hidden :]], 1)
-    else:  # reset, update, candidate
-        z = z[:, : 2 * hidden]
+    first = z[:, : 2 * hidden]  # LSTM: input, forget, (cell candidate, a tanh), output; GRU: reset, update, (candidate)
+    z = torch.cat([first, z[:, 3 * hidden :]], 1) if kind == "LSTM" else first
     gate = torch.sigmoid(z)
     return (torch.abs(gate - 0.5) > 0.5 - SIGMOID_LIMIT).float().mean()
 

@@ -124,8 +124,9 @@ class ParameterWatch:
     def owner_of(self, optimizer: Any) -> int | None:
         """The optimizer's number, if it holds a watched parameter; its facts are read when its groups change."""
         for k, known in enumerate(self.owners):
-            if known.ref() is optimizer:
-                if known.groups != sum(len(g["params"]) for g in optimizer.param_groups):
+            held_by = known.ref()
+            if held_by is not None and held_by is optimizer:
+                if known.groups != sum(len(g["params"]) for g in held_by.param_groups):
                     self._read(k, optimizer)
                 return k
         held = [i for g in optimizer.param_groups for p in g["params"] if (i := self.index.get(id(p))) is not None]
