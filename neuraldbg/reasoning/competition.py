@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from neuraldbg.diagnosis import Claim
-from neuraldbg.events import SemanticEvent
-from neuraldbg.reasoning.outcome import follows
+from neuraldbg.events import Phase, SemanticEvent
+from neuraldbg.reasoning.outcome import before_training, follows
 from neuraldbg.run import Run
 
+MUST_COME = 20  # steps: a prediction with a wider window may come, one within it has to
 CLEARLY_EARLIER = 2  # steps; states that take a window of a few samples to see are dated by up to two steps late
 
 # The score is in units of a logistic curve: 1 and a half of them turn an even chance into four out of five.
@@ -42,8 +43,14 @@ class Ranked:
 
 
 def place(claim: Claim) -> tuple[int, int]:
-    """(step, phase) of the root; a claim without an event starts its step."""
-    return claim.root.order if claim.root else (claim.step, 0)
+    """(step, phase) of the root; a claim without an event starts its step.
+
+    A state from before the first update is one of step 0, also where it took a few samples to see it.
+    """
+    root = claim.root
+    if root is None:
+        return claim.step, 0
+    return (0 if before_training(root) else root.step), int(root.phase)
 
 
 def rank(claim: Claim) -> tuple[float, int, float, int]:
@@ -56,6 +63,8 @@ def explains(one: Claim, other: Claim) -> bool:
     """Whether `other` starts from an event that `one`, the earlier root, predicted in that window."""
     first, root = one.root, other.root
     if first is None or root is None or first is root or (other.outcome and not one.outcome):
+        return False
+    if first.phase > Phase.FORWARD and before_training(root):
         return False
     window = one.predicts.get(root.symptom)
     return window is not None and place(one) <= place(other) and root.step - first.step <= window
@@ -73,7 +82,7 @@ def came(claim: Claim, run: Run) -> tuple[tuple[SemanticEvent, ...], tuple[str, 
     missing = tuple(
         symptom
         for symptom, window in claim.predicts.items()
-        if symptom not in seen and root.step + window <= length
+        if symptom not in seen and window <= MUST_COME and root.step + window <= length
     )
     return hits, missing
 

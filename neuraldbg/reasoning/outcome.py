@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from neuraldbg.events import SemanticEvent
-from neuraldbg.run import Run
+from neuraldbg.events import Phase, SemanticEvent
+from neuraldbg.run import Run, Series, median
 
 FOREVER = 1_000_000_000  # a window for mechanisms whose delay depends on the rate, not on the mechanism
 
@@ -44,7 +44,7 @@ STARVED: Mapping[str, int] = MappingProxyType(
 """What follows where no usable gradient arrives any more."""
 
 CHANCE = 0.9  # loss / chance: healthy runs end at 0.67 at most, stuck ones at 0.93 to 1.03
-NOT_FALLING = 0.9  # tail / head of the loss; label smoothing, healthy, has 0.84
+NOT_FALLING = 0.95  # loss at the end / in the middle: a fall to chance from above is no learning
 
 
 def value(event: SemanticEvent, key: str, default: float) -> float:
@@ -78,8 +78,22 @@ def not_learning(run: Run) -> bool:
     if next(lasting(run, *NONFINITE, "loss_plateau", "loss_diverging"), None) is not None:
         return True
     skill = run.get("skill")
-    head, tail = skill.head(), skill.tail()
-    return head is not None and tail is not None and tail > CHANCE and tail > NOT_FALLING * head
+    middle, tail = _middle(skill), skill.tail()
+    return middle is not None and tail is not None and tail > CHANCE and tail > NOT_FALLING * middle
+
+
+def _middle(series: Series) -> float | None:
+    """Median of the points around the middle of the run."""
+    count = len(series)
+    return median(series.values[count * 2 // 5 : count * 3 // 5 + 1])
+
+
+def before_training(event: SemanticEvent) -> bool:
+    """Whether it is a state from before the first update, seen once a window was full: no update can have made it."""
+    if event.phase > Phase.FORWARD:
+        return False
+    start = event.metadata.get("at_start")
+    return start is True or value(event, "at_start", 0.0) > 0.9 * value(event, "share", 1.0)
 
 
 def follows(run: Run, root: SemanticEvent, predicts: Mapping[str, int]) -> tuple[SemanticEvent, ...]:
@@ -87,7 +101,10 @@ def follows(run: Run, root: SemanticEvent, predicts: Mapping[str, int]) -> tuple
     return tuple(
         e
         for e in run.all(*predicts)
-        if e is not root and e.order >= root.order and e.step - root.step <= predicts[e.symptom]
+        if e is not root
+        and e.order >= root.order
+        and e.step - root.step <= predicts[e.symptom]
+        and not (root.phase > Phase.FORWARD and before_training(e))
     )
 
 

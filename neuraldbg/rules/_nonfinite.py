@@ -6,16 +6,16 @@ from neuraldbg.events import SemanticEvent
 from neuraldbg.reasoning.outcome import grew_before, value
 from neuraldbg.run import Run
 
+# The loss follows within a few steps; of the other places only the first is recorded.
 PREDICTS = {
-    "nonfinite_activation": 5,
     "loss_nonfinite": 5,
-    "nonfinite_gradient": 5,
-    "nonfinite_weight": 5,
-    "loss_spike": 5,
+    "nonfinite_activation": 50,
+    "nonfinite_gradient": 50,
+    "nonfinite_weight": 50,
+    "loss_spike": 50,
 }
 
 LARGE = 1e4  # finite values of healthy layers are below; an overflow has 1e9 and more right before it
-LARGEST = {"float16": 65504.0}
 DIVIDES = ("div", "mean", "reciprocal", "rsqrt", "normalize", "std", "var")
 LEAVES = (
     "exp",
@@ -33,6 +33,12 @@ LEAVES = (
     "linear",
     "square",
 )
+
+
+def half(event: SemanticEvent) -> bool:
+    """Whether it happened in float16; bfloat16 has the range of float32."""
+    dtype = str(event.metadata.get("dtype"))
+    return dtype.endswith("float16") and not dtype.endswith("bfloat16")
 
 
 def first_place(run: Run, symptom: str) -> SemanticEvent | None:

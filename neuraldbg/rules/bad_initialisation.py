@@ -32,7 +32,7 @@ ALL_DEAD = 0.9  # of a hidden layer before any update: nothing passes; healthy r
 USUAL_LG = 0.75  # decades that a healthy layer changes the signal by, at most
 OFFSET = 7.5  # mean / standard deviation of the inputs, beyond which the inputs explain dead units
 
-PREDICTS = {**STARVED, **BLOW_UP, "dead_units": 60, "saturation": 20, "signal_growth": 5, "attention_onehot": 20}
+PREDICTS = {**STARVED, **BLOW_UP, "dead_units": 60, "saturation": 60, "signal_growth": 60, "attention_onehot": 60}
 REMEDY = "initialise by the fan-in (torch.nn.init.kaiming_normal_ for ReLU, xavier_uniform_ for tanh)"
 
 

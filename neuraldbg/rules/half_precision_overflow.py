@@ -25,23 +25,23 @@ from collections.abc import Iterator
 from neuraldbg.diagnosis import Claim
 from neuraldbg.events import SemanticEvent
 from neuraldbg.reasoning.outcome import value
+from neuraldbg.rules._nonfinite import half
 from neuraldbg.run import Run
 
 NEAR_LG = -1.0  # decades below the limit; failing runs come within 0.3 of it the step before
 LARGE = 6550.0  # a tenth of float16's largest number
 
-PREDICTS = {"nonfinite_weight": 5, "nonfinite_activation": 5, "loss_nonfinite": 5, "nonfinite_gradient": 5}
+PREDICTS = {
+    "loss_nonfinite": 5,
+    "nonfinite_activation": 50,
+    "nonfinite_gradient": 50,
+    "nonfinite_weight": 50,
+}
 
 
 def half_precision_overflow(run: Run) -> Iterator[Claim]:
     bad = run.first("nonfinite_gradient", "nonfinite_activation")
-    if (
-        bad is None
-        or bad is not run.first_nonfinite
-        or "float16" not in str(bad.metadata.get("dtype")).replace("bf", "")
-    ):
-        return
-    if "bfloat16" in str(bad.metadata.get("dtype")) or not _near(bad):
+    if bad is None or bad is not run.first_nonfinite or not half(bad) or not _near(bad):
         return
     gradient = bad.symptom == "nonfinite_gradient"
     yield Claim(
@@ -50,7 +50,7 @@ def half_precision_overflow(run: Run) -> Iterator[Claim]:
         layer_name=None if gradient else bad.layer_name,
         step=bad.step,
         predicts=PREDICTS,
-        evidence_for=(bad, *run.all(*PREDICTS, "loss_nonfinite")),
+        evidence_for=tuple(run.all(*PREDICTS)),
         remedy="use torch.amp.autocast with float32 weights and a GradScaler, which skips a step that overflows",
         summary="a float16 value passed 65504, the largest number of the format",
         refuted_by="the same step in float32 that is not finite either",

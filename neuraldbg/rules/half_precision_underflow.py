@@ -23,19 +23,24 @@ from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.reasoning.outcome import value
+from neuraldbg.rules._nonfinite import half
 from neuraldbg.run import Run
 
 SMALLEST = 6e-8  # of float16; anything below rounds to zero
 
-PREDICTS = {"nonfinite_activation": 2, "loss_nonfinite": 2, "nonfinite_gradient": 2, "nonfinite_weight": 2}
+PREDICTS = {
+    "loss_nonfinite": 2,
+    "nonfinite_activation": 50,
+    "nonfinite_gradient": 50,
+    "nonfinite_weight": 50,
+}
 
 
 def half_precision_underflow(run: Run) -> Iterator[Claim]:
     bad = run.first("nonfinite_weight")
     if bad is None or bad is not run.first_nonfinite or bad.metadata.get("gradient_finite") is False:
         return
-    dtype = str(bad.metadata.get("dtype"))
-    if not dtype.endswith("float16") or dtype.endswith("bfloat16") or value(bad, "eps", 1.0) > SMALLEST:
+    if not half(bad) or value(bad, "eps", 1.0) > SMALLEST:
         return
     yield Claim(
         cause="half_precision_underflow",

@@ -46,7 +46,7 @@ def label_error(run: Run) -> Iterator[Claim]:
             failure_type="data_anomaly",
             layer_name=None,
             step=jump.step,
-            predicts={"exploding_gradient": 20, "violent_update": 20, "loss_oscillating": 100, "loss_plateau": 1000},
+            predicts={"exploding_gradient": 50, "violent_update": 50, "loss_oscillating": 100, "loss_plateau": 1000},
             evidence_for=(jump,),
             remedy="map all sources to the same class indices and units before joining them",
             summary=f"the loss jumps to {height:.1f} x chance while inputs and rate are as before",

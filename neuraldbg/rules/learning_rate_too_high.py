@@ -35,14 +35,16 @@ HEAD = 10  # steps: a constant rate that is too high shows at once
 RISE = 0.2  # of a layer's units that die after the start; with a violent update no healthy run comes near
 TURNS = -0.3  # cosine of successive gradients of an overshoot; runaways of other causes have +0.9
 
+BEFORE = ("negative_bias", "dead_units")
+ALL = 0.9  # of a layer dead before the first update: then the loss stands still because of that
+
 PREDICTS = {
     **BLOW_UP,
     **STARVED,
     "dead_units": 60,
     "saturation": 60,
     "attention_onehot": 60,
-    "loss_spike": 20,
-    "negative_bias": 20,
+    "loss_spike": 60,
 }
 # What must not come before a large update, or else it is a symptom of that.
 PRECURSORS = ("rate_jump", "carried_gradient", "exploding_gradient", "loss_diverging", "input_shift", "input_sentinel")
@@ -58,7 +60,8 @@ def learning_rate_too_high(run: Run) -> Iterator[Claim]:
     if any(e.order <= update.order for e in run.all("rate_jump", "carried_gradient")):
         return
     broken = tuple(lasting(run, *NONFINITE, "loss_diverging", since=update.step))
-    stuck = tuple(lasting(run, "loss_plateau", since=update.step)) if not_learning(run) else ()
+    silent = any(e.symptom == "negative_bias" or value(e, "at_start", 0.0) > ALL for e in run.all(*BEFORE))
+    stuck = tuple(lasting(run, "loss_plateau", since=update.step)) if not_learning(run) and not silent else ()
     dead = tuple(e for e in lasting(run, "dead_units", "constant_output", since=update.step) if _late(e))
     if not (broken or stuck or dead):
         return
@@ -81,7 +84,7 @@ def learning_rate_too_high(run: Run) -> Iterator[Claim]:
 def _late(event: SemanticEvent) -> bool:
     """A loss of capacity that the updates made; what was dead at the start was not their doing."""
     if event.symptom == "constant_output":
-        return True
+        return event.metadata.get("at_start") is not True
     return value(event, "rise", value(event, "share", 0.0) - value(event, "at_start", 0.0)) > RISE
 
 

@@ -26,7 +26,7 @@ from neuraldbg.run import Run
 
 SOON = 5
 
-PREDICTS = {**BLOW_UP, **STARVED, "loss_spike": SOON, "input_shift": SOON, "dead_units": 50, "saturation": 50}
+PREDICTS = {**BLOW_UP, **STARVED, "loss_spike": SOON, "input_shift": 50, "dead_units": 50, "saturation": 50}
 HARM = {"loss_spike": SOON, "exploding_gradient": SOON, "violent_update": SOON, "dead_units": 50, "loss_nonfinite": 50}
 
 

@@ -36,7 +36,7 @@ def nan_in_input(run: Run) -> Iterator[Claim]:
         failure_type="data_anomaly",
         layer_name=bad.layer_name,
         step=bad.step,
-        predicts={"nonfinite_activation": 2, "loss_nonfinite": 2, "nonfinite_gradient": 2, "nonfinite_weight": 2},
+        predicts={"loss_nonfinite": 2, "nonfinite_activation": 50, "nonfinite_gradient": 50, "nonfinite_weight": 50},
         evidence_for=(bad, *harm),
         remedy="clean the data: drop or impute such rows (torch.nan_to_num), and check batches with torch.isfinite",
         summary=f"{count:.0f} values of the batch" if count else "",

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.reasoning.outcome import value
-from neuraldbg.rules._nonfinite import PREDICTS, first_place
+from neuraldbg.rules._nonfinite import PREDICTS, first_place, half
 from neuraldbg.run import Run
 
 USUAL_LG = 1.0  # decades of growth in the steps before; a derivative that fails at one point needs none
@@ -32,11 +32,9 @@ SMOOTH = ("relu", "leaky", "sigmoid", "tanh", "softmax", "glu")  # their derivat
 
 def numerical_op_backward(run: Run) -> Iterator[Claim]:
     bad = first_place(run, "nonfinite_gradient")
-    if bad is None or value(bad, "growth_lg", 0.0) > USUAL_LG:
+    if bad is None or half(bad) or value(bad, "growth_lg", 0.0) > USUAL_LG:
         return
     if bad.metadata.get("forward_finite") is False or bad.metadata.get("loss_finite") is False:
-        return
-    if "float16" in str(bad.metadata.get("dtype")):
         return
     operator = bad.metadata.get("operator")
     yield Claim(

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.reasoning.outcome import value
-from neuraldbg.rules._nonfinite import PREDICTS, attention_row, divides, first_place
+from neuraldbg.rules._nonfinite import PREDICTS, attention_row, divides, first_place, half
 from neuraldbg.run import Run
 
 
@@ -33,7 +33,7 @@ def numerical_op_forward(run: Run) -> Iterator[Claim]:
     bad = first_place(run, "nonfinite_activation")
     if bad is None or bad.metadata.get("inputs_finite") is False or attention_row(run, bad) or divides(bad):
         return
-    if "float16" in str(bad.metadata.get("dtype")):
+    if half(bad):
         return  # a float32 run would be finite: the format is to blame
     operator = bad.metadata.get("operator")
     yield Claim(

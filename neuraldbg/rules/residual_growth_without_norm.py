@@ -28,7 +28,7 @@ from neuraldbg.run import Run
 
 USUAL_LG = 0.2  # decades of growth with depth in healthy runs, at most
 
-PREDICTS = {**BLOW_UP, "loss_spike": 20, "loss_plateau": 1000, "dead_units": 1000, "saturation": 1000}
+PREDICTS = {**BLOW_UP, "loss_spike": 50, "loss_plateau": 1000, "dead_units": 1000, "saturation": 1000}
 
 
 def residual_growth_without_norm(run: Run) -> Iterator[Claim]:

@@ -28,7 +28,7 @@ from neuraldbg.run import Run
 
 SOON = 5  # steps: the loss follows one step after, units that die two or three
 
-PREDICTS = {**BLOW_UP, **STARVED, "loss_spike": SOON, "dead_units": 20, "violent_update": SOON, "saturation": 20}
+PREDICTS = {**BLOW_UP, **STARVED, "loss_spike": SOON, "dead_units": 50, "violent_update": SOON, "saturation": 50}
 HARM = {
     "loss_spike": SOON,
     "violent_update": SOON,

@@ -30,7 +30,7 @@ from neuraldbg.run import Run
 ABOVE = 3.0  # loss / chance of a jump; healthy runs reach 1.96
 WINDOW = 5  # steps within which an event belongs to the one before it
 
-PREDICTS = {**BLOW_UP, **STARVED, "dead_units": 50, "saturation": 50, "loss_spike": 20}
+PREDICTS = {**BLOW_UP, **STARVED, "dead_units": 50, "saturation": 50, "loss_spike": 50}
 REMEDY = "look at the first event of the chain; record every step from the start: NeuralDbg(model, cadence=1)"
 
 

@@ -40,8 +40,8 @@ PREDICTS = {
     "saturation": 100,
     "dead_units": 100,
     "attention_onehot": 100,
-    "recurrent_growth": 10,
-    "large_weights": 10,
+    "recurrent_growth": 100,
+    "large_weights": 100,
     "loss_spike": 50,
 }
 

@@ -107,3 +107,15 @@ def test_evidence_against_counts_against() -> None:
 def test_a_claim_without_an_event_starts_its_step() -> None:
     bare = Claim("bare", "dead_neurons", None, 0)
     assert [r.claim.cause for r in compete([claim("update", UPDATE), bare], run(UPDATE))] == ["bare", "update"]
+
+
+def test_a_state_from_before_the_first_update_is_never_the_updates_doing() -> None:
+    late = observed("dead_units", 1, "relu", share=1.0, at_start=1.0)
+    cause = claim("rate", UPDATE, predicts={"dead_units": 60})
+    ranked = compete([cause, claim("bias", late)], run(UPDATE, late))
+    assert [(r.claim.cause, r.explained_by) for r in ranked] == [("bias", None), ("rate", None)]
+
+
+def test_a_prediction_with_a_wide_window_may_fail() -> None:
+    wide = claim("rate", UPDATE, predicts={"dead_units": 60, "saturation": 60})
+    assert compete([wide], run(UPDATE, DEAD, steps=1000))[0].missing == ()

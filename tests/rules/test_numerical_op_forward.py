@@ -47,3 +47,7 @@ def test_an_exponential_that_overflows_in_the_first_batch() -> None:
 def test_a_logarithm_named_by_its_operator() -> None:
     log = bad(operator="log", inf_share=0.0, nan_share=0.1, largest=5.0)
     assert "operator log" in explains(run(log), layer="exp").summary
+
+
+def test_bfloat16_has_the_range_of_float32() -> None:
+    explains(run(bad(dtype="bfloat16")), layer="exp")
