@@ -122,7 +122,8 @@ def test_basic_usage_names_the_layer_where_the_gradient_vanishes() -> None:
     dbg, losses = basic_usage(deep_sigmoid_model())
     assert min(losses[-20:]) > 0.3 * losses[0]
     explanations = dbg.explain_failure()
-    sentence = r"Gradient vanishing originated in layer '(linear|sigmoid)1' at step \d+, likely due to .+ \(confidence: 0\.\d\d\)"
+    where = r"layer '(linear|sigmoid)1' at step \d+"
+    sentence = rf"Gradient vanishing originated in {where}, likely due to .+ \(confidence: 0\.\d\d\)"
     assert re.fullmatch(sentence, str(explanations[0]))
     assert explanations[0].cause == "saturating_activations_deep"
 
