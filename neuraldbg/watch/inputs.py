@@ -48,7 +48,8 @@ def measure(name: str, x: Tensor) -> Measured:
     std, mean = torch.std_mean(rows, dim=0, correction=0)
     rms = (rows * rows).mean(0).sqrt()
     flat = x.reshape(-1)
-    far = flat[flat.abs().argmax()]
+    low, high = torch.aminmax(flat)
+    far = torch.where(-low > high, low, high)  # an index by a tensor would wait for the device
     repeats = (flat == far).sum()
     weight = torch.linspace(0.5, 1.5, min(flat.numel(), 4096), device=flat.device)
     stride = -(-flat.numel() // weight.numel())

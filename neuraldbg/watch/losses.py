@@ -151,7 +151,8 @@ def _nll(output: Tensor, target: Tensor, node: Any) -> tuple[Tensor, Tensor] | N
     classes = output.shape[1] if output.dim() > 1 else output.shape[0]
     labels = target.reshape(-1)
     labels = torch.where(labels == ignore, classes, labels).clamp(0, classes)  # what is ignored: a class of its own
-    counted = torch.bincount(labels, minlength=classes + 1)[:classes].double()
+    counted = torch.zeros(classes + 1, dtype=torch.float64, device=labels.device)
+    counted = counted.scatter_add_(0, labels, counted.new_ones(()).expand_as(labels))[:classes]  # bincount would wait
     return value, torch.special.entr(counted / counted.sum()).sum()
 
 
