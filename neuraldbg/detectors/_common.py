@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from neuraldbg.record import ModuleFacts, ParameterFacts, RunFacts, StepRecord
+from neuraldbg.record import LayerStats, ModuleFacts, ParameterFacts, RunFacts, StepRecord
 
 FLOOR = 1e-30  # below any float32 statistic that is not zero
 
@@ -16,6 +16,11 @@ def lg(x: float | None) -> float:
     if x is None or x != x:
         return math.nan
     return math.log10(max(abs(x), FLOOR)) if math.isfinite(x) else math.inf
+
+
+def size(stats: LayerStats) -> float:
+    """The largest absolute value of a module's output."""
+    return max(abs(stats.low), abs(stats.high))
 
 
 def mad(values: Sequence[float]) -> float:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
-from neuraldbg.detectors._common import clean, lg
+from neuraldbg.detectors._common import clean, lg, size
 from neuraldbg.events import SemanticEvent, observed
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.run import median
@@ -38,9 +39,9 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
     layers = dict(state.layers)
     for m in facts.modules:
         s = record.layers.get(m.name)
-        if s is None or m.order is None:
-            continue
-        high = max(abs(s.low), abs(s.high))
+        if s is None or m.order is None or not math.isfinite(size(s)):
+            continue  # minus infinity is a mask, not a size
+        high = size(s)
         layer = layers.get(m.name, Layer())
         if len(layer.head) < HEAD:
             layers[m.name] = replace(layer, head=(*layer.head, high))
@@ -53,6 +54,5 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
     if not grown_layers:
         return State(layers), []
     m, layer = min(grown_layers, key=lambda pair: (pair[1].since, pair[0].order or 0))
-    s = record.layers.get(m.name, None)
-    growth = lg(max(abs(s.low), abs(s.high))) - lg(median(layer.head)) if s else DECADES
+    growth = lg(size(record.layers[m.name])) - lg(median(layer.head))
     return State(layers, told=True), [observed("activation_growth", layer.since, m.name, growth_lg=growth)]

@@ -36,14 +36,19 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
     ]
     outputs = [s for m, s in ran if m.position == "output"] or [s for _, s in ran[-1:]]
     constant = [(m, s) for m, s in ran if s.spread is not None and s.spread < SPREAD]
-    if not constant or not outputs or min(s.spread or 0.0 for s in outputs) > SPREAD:
+    if not constant or not any(s.spread is not None and s.spread <= SPREAD for s in outputs):
         return State(), []
     state = replace(state, hits=state.hits + 1, since=record.step if state.since is None else state.since)
     if state.hits < TIMES or record.step < FROM:
         return state, []
     m, s = constant[0]
     event = observed(
-        "constant_output", state.since or 0, m.name, spread_lg=max(-20.0, lg(s.spread)), position=m.position,
-        layers=len(constant), at_start=state.since == 0,
-    )  # fmt: skip
+        "constant_output",
+        state.since or 0,
+        m.name,
+        spread_lg=max(-20.0, lg(s.spread)),
+        position=m.position,
+        layers=len(constant),
+        at_start=state.since == 0,
+    )
     return replace(state, told=True), [event]

@@ -23,6 +23,7 @@ class Layer:
     hits: int = 0
     since: int = 0
     event: SemanticEvent | None = None
+    fresh: bool = True
 
 
 @dataclass(frozen=True)
@@ -59,12 +60,12 @@ def follow(
     if layer.event is not None and dead < ALIVE:
         return replace(layer, told=0.0, hits=0, event=None), [recovered(layer.event, record.step)]
     if dead <= max(SHARE, layer.told + AGAIN if layer.told else 0.0):
-        return replace(layer, hits=0), []
+        return replace(layer, hits=0, fresh=False), []
     if not layer.hits:
         layer = replace(layer, since=window[0])
-    at_start = layer.start > SHARE and layer.told == 0.0
+    at_start = layer.fresh and layer.start > SHARE
     if layer.hits < 1 and not at_start:
-        return replace(layer, hits=1), []
+        return replace(layer, hits=1, fresh=False), []
     before = previous_layer(facts, m.name)
     pre = record.layers.get(before) if before else None
     event = observed(
@@ -83,7 +84,7 @@ def follow(
     bias = bias_ratio(before, pre, facts) if at_start and dead >= ALL and m.position == "hidden" else None
     if bias is not None and bias < -BIAS:
         events.insert(0, observed("negative_bias", event.step, before, ratio=bias, next=m.name, share=dead))
-    return replace(layer, told=dead, hits=0, event=event), events
+    return replace(layer, told=dead, hits=0, event=event, fresh=False), events
 
 
 def bias_ratio(name: str | None, stats: LayerStats | None, facts: RunFacts) -> float | None:

@@ -1,7 +1,8 @@
-"""How the signal's size changes with depth before any update: weights too small, too large, a residual stream that grows."""
+"""How the signal's size changes with depth before any update: weights too small or large, a residual sum that grows."""
 
 from __future__ import annotations
 
+import itertools
 import statistics
 
 from neuraldbg.detectors._common import lg, weight_layers
@@ -16,24 +17,24 @@ RECURRENT = 1e3  # times the input's size: a stable recurrent map stays near one
 GROWS = 1.2  # times its input: a block that takes part in the growth
 
 
-def initial(settings: Settings) -> int:
-    return 0
+def initial(settings: Settings) -> bool:
+    return False
 
 
-def step(state: int, record: StepRecord, facts: RunFacts) -> tuple[int, list[SemanticEvent]]:
-    """Only the first sampled step with known order is looked at; `state` counts these."""
-    if not record.sampled or state > 1 or not record.layers:
+def step(state: bool, record: StepRecord, facts: RunFacts) -> tuple[bool, list[SemanticEvent]]:
+    """Only the first sampled step is looked at, and only where training has not changed much; `state`: done."""
+    if state or not record.sampled or not record.layers:
         return state, []
     if record.step > 1:
-        return 2, []
+        return True, []
     events = _recurrent(record, facts)
     layers = [
         (m.name, s) for m, _ in weight_layers(facts) if (s := record.layers.get(m.name)) is not None and not m.recurrent
     ]
-    gains = [(n, lg(s.rms) - lg(s.inputs_rms)) for n, s in layers if s.inputs_rms and s.finite and s.inputs_finite]
-    shrinking = [(n, g) for n, g in gains if g < -GAIN_LG]
+    finite = [(n, s) for n, s in layers if s.finite and s.rms > 0]  # zero: a factor or branch that starts at zero
+    gains = [(n, lg(s.rms) - lg(s.inputs_rms)) for n, s in finite if s.inputs_rms and s.inputs_finite]
+    shrinking = in_a_row(gains)
     growing = [(n, g) for n, g in gains if g > GAIN_LG]
-    finite = [(n, s) for n, s in layers if s.finite]
     depth = lg(finite[-2][1].rms) - lg(finite[0][1].rms) if len(finite) > 2 else 0.0
     if len(shrinking) >= LAYERS:
         median = statistics.median(g for _, g in gains)
@@ -45,9 +46,13 @@ def step(state: int, record: StepRecord, facts: RunFacts) -> tuple[int, list[Sem
         blocks = [
             m.name
             for m in sorted(facts.modules, key=lambda m: m.order if m.order is not None else 10**9)
-            if m.has_children and not m.container and m.name
-            and (s := record.layers.get(m.name)) is not None and s.inputs_rms and s.rms > GROWS * s.inputs_rms
-        ]  # fmt: skip
+            if m.has_children
+            and not m.container
+            and m.name
+            and (s := record.layers.get(m.name)) is not None
+            and s.inputs_rms
+            and s.rms > GROWS * s.inputs_rms
+        ]
         events.append(
             observed(
                 "signal_growth",
@@ -59,13 +64,22 @@ def step(state: int, record: StepRecord, facts: RunFacts) -> tuple[int, list[Sem
                 residual="residual" in facts.structure,
             )
         )
-    return 2, events
+    return True, events
+
+
+def in_a_row(gains: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """The longest row of layers that shrink the signal; single ones between others are a transformer's projections."""
+    rows = [list(row) for small, row in itertools.groupby(gains, key=lambda pair: pair[1] < -GAIN_LG) if small]
+    return max(rows, key=len, default=[])
 
 
 def _recurrent(record: StepRecord, facts: RunFacts) -> list[SemanticEvent]:
     return [
         observed("recurrent_growth", record.step, m.name, rms_lg=lg(s.rms), inputs_lg=lg(s.inputs_rms))
         for m in facts.modules
-        if m.recurrent and (s := record.layers.get(m.name)) is not None
-        and s.inputs_rms and s.inputs_finite and not s.rms <= RECURRENT * max(s.inputs_rms, 1e-3)
-    ]  # fmt: skip
+        if m.recurrent
+        and (s := record.layers.get(m.name)) is not None
+        and s.inputs_rms
+        and s.inputs_finite
+        and not s.rms <= RECURRENT * max(s.inputs_rms, 1e-3)
+    ]

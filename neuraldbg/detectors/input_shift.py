@@ -15,7 +15,7 @@ from neuraldbg.settings import Settings
 
 BASELINE = 15  # batches that say what is normal (evidence.md 2: in_shift)
 SHIFT = 15.0  # healthy runs reach 11 (evidence.md 2); a mean that moves by this is no sampling noise
-SHIFT_STD = 1.0  # and it must matter: one standard deviation of the feature
+SHIFT_STD = 1.0  # and it must matter: one standard deviation of the feature, or of a usual one where it was constant
 SCALE = 3.0  # times wider or narrower than the baseline
 IN_A_ROW = 3  # batches; one odd batch is no new distribution
 FAR = 2.0  # decades beyond the baseline's largest value (healthy batches stay within 0.5)
@@ -29,12 +29,17 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Normal:
-    """What the baseline says, per feature: mean, noise of the batch means, spread, and whether the spread is steady."""
+    """What the baseline says, per feature: mean, noise of the batch means, spread, and whether the spread is steady.
+
+    matters: how far the mean must move to matter; a feature that was constant so far (a rare category, the border of an
+    image) has no spread of its own, and its first other value is no shift.
+    """
 
     mean: Numbers
     noise: Numbers
     width: Numbers
     steady: NDArray[np.bool_]
+    matters: Numbers
     far_lg: float
 
 
@@ -57,7 +62,7 @@ def step(
 ) -> tuple[dict[str, Baseline], list[SemanticEvent]]:
     events: list[SemanticEvent] = []
     for x in record.inputs:
-        if x.nans or x.infs or x.zeros:
+        if x.nans or x.infs or x.zeros or not x.means:
             continue
         known = state.get(x.name, Baseline())
         if known.normal is not None:
@@ -81,7 +86,9 @@ def learn(known: Baseline, x: InputStats) -> Baseline:
     steady = (width > 0) & (stds.min(0) > width / 2) & (stds.max(0) < width * 2)
     far = lg(statistics.median(b.far for b in batches))
     noise = means.std(0) + NOISE * width
-    return replace(known, batches=(), normal=Normal(means.mean(0), noise, width, steady, far))
+    usual = float(np.median(width[width > 0])) if (width > 0).any() else 0.0
+    matters = SHIFT_STD * np.where(width > 0, width, usual)
+    return replace(known, batches=(), normal=Normal(means.mean(0), noise, width, steady, matters, far))
 
 
 def compare(known: Baseline, normal: Normal, x: InputStats, step: int) -> tuple[Baseline, list[SemanticEvent]]:
@@ -109,7 +116,7 @@ def compare(known: Baseline, normal: Normal, x: InputStats, step: int) -> tuple[
 def furthest(normal: Normal, x: InputStats) -> tuple[float, int, float]:
     """(largest shift in baseline deviations, its feature, largest change of a feature's spread)."""
     away = np.abs(np.array(x.means) - normal.mean)
-    z = np.where(away > SHIFT_STD * normal.width, away / np.maximum(normal.noise, TINY), 0.0)
+    z = np.where(away > normal.matters, away / np.maximum(normal.noise, TINY), 0.0)
     feature = int(z.argmax())
     stds = np.array(x.stds)
     ratio = np.where(normal.steady & (stds > 0), stds / np.maximum(normal.width, TINY), 1.0)

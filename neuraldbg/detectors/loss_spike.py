@@ -59,7 +59,14 @@ def judge(state: State, step: int, loss: float, skill: float | None) -> Semantic
         return None
     usual = statistics.median(state.skills) if state.skills else None
     return observed(
-        "loss_spike", step, confidence=min(1.0, 0.5 + z / 100), height=loss, before=before, z=z,
-        decades=lg(loss) - lg(before) if before > 0 else None, over_chance=skill, before_over_chance=usual,
+        "loss_spike",
+        step,
+        confidence=min(1.0, 0.5 + z / 100),
+        height=loss,
+        before=before,
+        z=z,
+        decades=lg(loss) - lg(before) if before > 0 else None,
+        over_chance=skill,
+        before_over_chance=usual,
         recovered=None,
-    )  # fmt: skip
+    )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
-from neuraldbg.detectors._common import lg
+from neuraldbg.detectors._common import lg, size
 from neuraldbg.events import SemanticEvent, observed
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.run import median
@@ -53,7 +54,7 @@ def _remember(state: State, record: StepRecord) -> State:
         peak = max((p.gradient for p in record.parameters.values() if p.gradient), default=None)
         state = replace(state, gradients=(*state.gradients, g)[:HEAD], last_gradient=g)
         state = replace(state, scaled=peak * scale if peak else state.scaled)
-    high = max((max(abs(s.low), abs(s.high)) for s in record.layers.values() if s.finite), default=None)
+    high = max((size(s) for s in record.layers.values() if s.finite), default=None)
     if high:
         state = replace(state, highs=(*state.highs, high)[:HEAD], last_high=high)
     return replace(state, last_step=record.step)
@@ -69,7 +70,7 @@ def _place(state: State, record: StepRecord, facts: RunFacts) -> SemanticEvent |
     since = None
     if state.last_step is not None and record.step - state.last_step > 1:
         since = (state.last_step + 1, record.step)
-    growth = {
+    growth: dict[str, Any] = {
         "growth_lg": _growth(state.gradients, state.last_gradient),
         "activation_growth_lg": _growth(state.highs, state.last_high),
     }
@@ -77,23 +78,40 @@ def _place(state: State, record: StepRecord, facts: RunFacts) -> SemanticEvent |
     dtype = "float16" if "float16" in dtypes else next(iter(sorted(dtypes)), "float32")
     if phase == "forward":
         bad = record.layers.get(layer or "")
-        finite = [max(abs(s.low), abs(s.high)) for s in record.layers.values() if s.finite]
+        finite = [size(s) for s in record.layers.values() if s.finite]
+        if bad and bad.inputs_high and math.isfinite(bad.inputs_high):
+            finite.append(bad.inputs_high)
         module = facts.module(layer)
         return observed(
-            "nonfinite_activation", record.step, layer, step_range=since, **growth,
-            inputs_finite=bad.inputs_finite if bad else None, nan_share=bad.nan_share if bad else None,
-            inf_share=bad.inf_share if bad else None, largest=max([*finite, *([bad.inputs_high] if bad and bad.inputs_high and math.isfinite(bad.inputs_high) else [])], default=None),
-            dtype=module.dtype if module else dtype, operator=None, kind=module.kind if module else None,
+            "nonfinite_activation",
+            record.step,
+            layer,
+            step_range=since,
+            **growth,
+            inputs_finite=bad.inputs_finite if bad else None,
+            nan_share=bad.nan_share if bad else None,
+            inf_share=bad.inf_share if bad else None,
+            largest=max(finite, default=None),
+            dtype=module.dtype if module else dtype,
+            operator=None,
+            kind=module.kind if module else None,
             weighted=bool(module and module.parameters),
-        )  # fmt: skip
+        )
     if phase == "gradient":
         limit = LIMITS.get(dtype, LIMITS["float32"])
         headroom = lg(state.scaled) - lg(limit) if state.scaled else None
         return observed(
-            "nonfinite_gradient", record.step, layer, step_range=since, **growth, forward_finite=True,
-            loss_finite=record.loss is None or math.isfinite(record.loss), dtype=dtype, headroom_lg=headroom,
+            "nonfinite_gradient",
+            record.step,
+            layer,
+            step_range=since,
+            **growth,
+            forward_finite=True,
+            loss_finite=record.loss is None or math.isfinite(record.loss),
+            dtype=dtype,
+            headroom_lg=headroom,
             place_known=record.sampled,
-        )  # fmt: skip
+        )
     if phase == "weight after":
         eps = next((o.eps for o in facts.optimizers if o.eps is not None), None)
         return observed("nonfinite_weight", record.step, layer, **growth, gradient_finite=True, dtype=dtype, eps=eps)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from neuraldbg.events import SemanticEvent, observed
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
@@ -18,7 +20,7 @@ def step(state: tuple[int, int], record: StepRecord, facts: RunFacts) -> tuple[t
     events: list[SemanticEvent] = []
     first = next((m.name for m in facts.modules if m.order == 0), None)
     for x in record.inputs:
-        detail = {
+        detail: dict[str, Any] = {
             "input": x.name,
             "features": x.bad_features[:8],
             "rows": x.bad_rows[:8],

@@ -48,10 +48,10 @@ def step(
             distinct=s.distinct | {x.fingerprint} if len(s.distinct) < 64 else s.distinct,
         )
         share = s.repeats / max(1, s.batches - 1)
-        if not s.told and s.batches >= BATCHES and len(s.distinct) > 1 and share >= SHARE and s.first is not None:
+        known = not s.told and s.batches >= BATCHES and len(s.distinct) > 1
+        if known and share >= SHARE and s.first is not None:
+            distinct, seen = len(s.distinct), s.batches
+            events.append(observed("repeated_batch", s.first, input=x.name, distinct=distinct, seen=seen, share=share))
             s = replace(s, told=True)
-            events.append(
-                observed("repeated_batch", s.first, input=x.name, distinct=len(s.distinct), seen=s.batches, share=share)
-            )
         state = {**state, x.name: s}
     return state, events

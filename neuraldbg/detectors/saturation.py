@@ -43,10 +43,18 @@ def step(state: dict[str, Layer], record: StepRecord, facts: RunFacts) -> tuple[
             layer = replace(layer, hits=layer.hits + 1, since=layer.since if layer.hits else record.step)
             if layer.hits >= IN_A_ROW:
                 event = observed(
-                    "saturation", layer.since, m.name, confidence=min(1.0, s.saturated), share=s.saturated,
-                    derivative=s.derivative, function=m.activation or m.kind, position=m.position, start=layer.start,
-                    at_start=layer.start > SHARE, previous=previous_layer(facts, m.name),
-                )  # fmt: skip
+                    "saturation",
+                    layer.since,
+                    m.name,
+                    confidence=min(1.0, s.saturated),
+                    share=s.saturated,
+                    derivative=s.derivative,
+                    function=m.activation or m.kind,
+                    position=m.position,
+                    start=layer.start,
+                    at_start=layer.start > SHARE,
+                    previous=previous_layer(facts, m.name),
+                )
                 events.append(event)
                 layer = replace(layer, event=event)
         elif layer.event is None:

@@ -25,6 +25,7 @@ class State:
     stopped: int = 0
     stopped_since: int = 0
     nothing: int = 0
+    nothing_since: int = 0
     told: frozenset[str] = frozenset()
 
 
@@ -92,12 +93,17 @@ def _nothing_trains(state: State, record: StepRecord, facts: RunFacts) -> tuple[
     owned = [p for p in facts.parameters if p.owner is not None]
     if not owned or any(p.trainable for p in owned) or "nothing" in state.told:
         return replace(state, nothing=0), []
-    state = replace(state, nothing=state.nothing + 1)
+    since = state.nothing_since if state.nothing else record.step
+    state = replace(state, nothing=state.nothing + 1, nothing_since=since)
     if state.nothing < NOTHING:
         return state, []
     frozen = sum(not p.trainable for p in facts.parameters)
     event = observed(
-        "nothing_trains", max(0, record.step - NOTHING + 1), owned[0].module, owned=len(owned), owned_trainable=0,
+        "nothing_trains",
+        since,
+        owned[0].module,
+        owned=len(owned),
+        owned_trainable=0,
         frozen=frozen,
-    )  # fmt: skip
+    )
     return replace(state, told=state.told | {"nothing"}), [event]

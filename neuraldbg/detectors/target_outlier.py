@@ -11,6 +11,8 @@ from neuraldbg.settings import Settings
 DEVIATIONS = 50.0  # robust deviations from the batch's median target; heavy tails stay below 20
 TIMES = 20.0  # and far beyond the worst of earlier batches
 EARLIER = 10
+UNSCALED = 1e9  # more means that over half of the targets are equal, so that there was no deviation to divide by
+LOW, HIGH = -1e-6, 1 + 1e-6  # of a binary cross-entropy, with rounding
 
 
 @dataclass(frozen=True)
@@ -31,11 +33,11 @@ def step(state: Seen, record: StepRecord, facts: RunFacts) -> tuple[Seen, list[S
         return state, []
     events: list[SemanticEvent] = []
     low, high = loss.target_low, loss.target_high
-    if loss.kind.startswith("bce") and not state.range_told and low is not None and high is not None:
-        if low < -1e-6 or high > 1 + 1e-6:
-            events.append(observed("target_range", record.step, loss_kind=loss.kind, target_low=low, target_high=high))
-            state = replace(state, range_told=True)
-    if loss.outlier is not None:
+    outside = low is not None and high is not None and (low < LOW or high > HIGH)
+    if loss.kind.startswith("bce") and outside and not state.range_told:
+        events.append(observed("target_range", record.step, loss_kind=loss.kind, target_low=low, target_high=high))
+        state = replace(state, range_told=True)
+    if loss.outlier is not None and loss.outlier < UNSCALED:
         z = loss.outlier
         if state.batches >= EARLIER and z > DEVIATIONS and z > TIMES * state.worst and state.told < 5:
             events.append(observed("target_outlier", record.step, z=z, usual=state.worst))

@@ -21,12 +21,13 @@ TARGET_LG = 3.0  # rms of the targets
 @dataclass(frozen=True)
 class Seen:
     inputs: dict[str, tuple[InputStats, ...]]
+    since: dict[str, int]
     told: frozenset[str] = frozenset()
     targets: int = 0
 
 
 def initial(settings: Settings) -> Seen:
-    return Seen({})
+    return Seen({}, {})
 
 
 def step(state: Seen, record: StepRecord, facts: RunFacts) -> tuple[Seen, list[SemanticEvent]]:
@@ -36,9 +37,10 @@ def step(state: Seen, record: StepRecord, facts: RunFacts) -> tuple[Seen, list[S
         if len(batches) >= BATCHES or x.nans or x.infs or x.zeros:
             continue
         batches = (*batches, x)
-        state = replace(state, inputs={**state.inputs, x.name: batches})
+        since = {x.name: record.step, **state.since}
+        state = replace(state, inputs={**state.inputs, x.name: batches}, since=since)
         if x.name not in state.told and len(batches) in (1, 3, BATCHES):
-            event = judge(x.name, batches, record.step)
+            event = judge(x.name, batches, since[x.name])
             if event is not None:
                 events.append(event)
                 state = replace(state, told=state.told | {x.name})
@@ -49,9 +51,9 @@ def step(state: Seen, record: StepRecord, facts: RunFacts) -> tuple[Seen, list[S
     return state, events
 
 
-def judge(name: str, batches: tuple[InputStats, ...], step: int) -> SemanticEvent | None:
-    """The first batches of one input; the step is 0 unless the input appeared later."""
-    if len(batches[0].means) != len(batches[-1].means):
+def judge(name: str, batches: tuple[InputStats, ...], first: int) -> SemanticEvent | None:
+    """The first batches of one input, which appeared at step `first`."""
+    if len({len(b.means) for b in batches}) != 1:
         return None
     rms = [statistics.median(v) for v in zip(*(b.rms for b in batches), strict=True)]
     means = [statistics.fmean(v) for v in zip(*(b.means for b in batches), strict=True)]
@@ -65,6 +67,12 @@ def judge(name: str, batches: tuple[InputStats, ...], step: int) -> SemanticEven
     if not (rms_lg > RMS_LG or offset > OFFSET or (spread > SPREAD_LG and rms_lg > 1)):
         return None
     return observed(
-        "unscaled_input", max(0, step - len(batches) + 1), input=name, rms_lg=rms_lg, offset=offset if math.isfinite(offset) else None, spread_lg=spread,
-        feature=rms.index(max(rms)), features=len(rms),
-    )  # fmt: skip
+        "unscaled_input",
+        first,
+        input=name,
+        rms_lg=rms_lg,
+        offset=offset if math.isfinite(offset) else None,
+        spread_lg=spread,
+        feature=rms.index(max(rms)),
+        features=len(rms),
+    )

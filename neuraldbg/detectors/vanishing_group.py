@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from neuraldbg.detectors._common import lg, previous_layer
@@ -37,7 +38,7 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
         return state, []
     groups = list(state.groups) + [Group()] * (len(record.group_gradients) - len(state.groups))
     for k, value in enumerate(record.group_gradients):
-        if value is not None and value == value:
+        if value is not None and math.isfinite(value):
             groups[k] = follow(groups[k], value, record.step)
     falls = [fall(g) for g in groups]
     state = replace(state, groups=tuple(groups))

@@ -41,9 +41,14 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
     if sum(state.hits) < HITS:
         return (replace(state, since=None) if not any(state.hits) else state), []
     event = observed(
-        "vanishing_with_depth", state.since or 0, profile[0][0], slope=slope(values), first_last_lg=values[0] - values[-1],
-        layers=len(values), bounded_layers=bounded_layers(facts),
-    )  # fmt: skip
+        "vanishing_with_depth",
+        state.since or 0,
+        profile[0][0],
+        slope=slope(values),
+        first_last_lg=values[0] - values[-1],
+        layers=len(values),
+        bounded_layers=bounded_layers(facts),
+    )
     return replace(state, told=True), [event]
 
 

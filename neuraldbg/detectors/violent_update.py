@@ -50,8 +50,15 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
     if not fresh:
         return state, []
     event = observed(
-        "violent_update", record.step, None, update_lg=lg(usual), at_start=record.step < START, layers=len(ratios),
-        largest=max(ratios, key=lambda n: ratios[n]), ramping=len(rates) == 3 and rates[0] < rates[1] < rates[2],
-        rate=rates[-1], clean=clean(record),
-    )  # fmt: skip
+        "violent_update",
+        record.step,
+        None,
+        update_lg=lg(usual),
+        at_start=record.step < START,
+        layers=len(ratios),
+        largest=max(ratios, key=lambda n: ratios[n]),
+        ramping=len(rates) == 3 and rates[0] < rates[1] < rates[2],
+        rate=rates[-1],
+        clean=clean(record),
+    )
     return state, [event]

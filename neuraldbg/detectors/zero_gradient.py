@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from neuraldbg.detectors._common import clean
 from neuraldbg.events import SemanticEvent, observed
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
@@ -18,20 +19,22 @@ class State:
     zero: Counter[str]
     since: dict[str, int]
     absent: Counter[str]
+    absent_since: dict[str, int]
     backwards: int = 0
     zero_told: bool = False
     absent_told: bool = False
 
 
 def initial(settings: Settings) -> State:
-    return State(Counter(), {}, Counter())
+    return State(Counter(), {}, Counter(), {})
 
 
 def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list[SemanticEvent]]:
-    if not record.sampled or record.first_bad is not None or not record.backwards:
+    if not clean(record) or not record.backwards:
         return state, []
     trainable = [p for p in facts.parameters if p.trainable and p.name in record.parameters]
-    zero, absent, since = Counter(state.zero), Counter(state.absent), dict(state.since)
+    zero, absent = Counter(state.zero), Counter(state.absent)
+    since, absent_since = dict(state.since), dict(state.absent_since)
     for p in trainable:
         gradient = record.parameters[p.name].gradient
         if gradient == 0.0:
@@ -41,7 +44,10 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
             zero[p.name] = 0
             since.pop(p.name, None)
         absent[p.name] = absent[p.name] + 1 if gradient is None else -(10**9)
-    state = State(zero, since, absent, state.backwards + 1, state.zero_told, state.absent_told)
+        absent_since.setdefault(p.name, record.step)
+    state = replace(
+        state, zero=zero, since=since, absent=absent, absent_since=absent_since, backwards=state.backwards + 1
+    )
     events: list[SemanticEvent] = []
     order = {m.name: m.order for m in facts.modules if m.order is not None}
     stuck = [p for p in trainable if zero[p.name] >= IN_A_ROW]
@@ -51,14 +57,13 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
         names = tuple(p.name for p in stuck[:8])
         share = len(stuck) / len(trainable)
         events.append(observed("zero_gradient", begun, last.module, share=share, parameters=names))
-        state = State(zero, since, absent, state.backwards, True, state.absent_told)
+        state = replace(state, zero_told=True)
     gone = [p for p in trainable if absent[p.name] >= IN_A_ROW and p.module in order]
     if not state.absent_told and gone and len(gone) < len(trainable) and state.backwards >= IN_A_ROW:
         last = max(gone, key=lambda p: order[p.module])
         share = sum(p.numel for p in gone) / sum(p.numel for p in trainable)
         names = tuple(p.name for p in gone[:8])
-        events.append(
-            observed("no_gradient", max(0, record.step - IN_A_ROW + 1), last.module, share=share, parameters=names)
-        )
-        state = State(zero, since, absent, state.backwards, state.zero_told, True)
+        begun = min(absent_since[p.name] for p in gone)
+        events.append(observed("no_gradient", begun, last.module, share=share, parameters=names))
+        state = replace(state, absent_told=True)
     return state, events
