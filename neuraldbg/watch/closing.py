@@ -39,9 +39,7 @@ def light(session: Session) -> None:
 
 def rates(session: Session) -> tuple[float, ...]:
     """The learning rates that this step used; where no optimizer stepped, those of now."""
-    if len(session.rates) < len(session.parameters.owners):
-        return session.parameters.rates()
-    return tuple(r for k in sorted(session.rates) for r in session.rates[k])
+    return session.parameters.rates(session.rates)
 
 
 def flush(session: Session) -> None:

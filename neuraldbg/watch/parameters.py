@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +45,7 @@ class Owner:
     facts: OptimizerFacts
     members: list[int] = field(default_factory=list)
     groups: int = 0
+    retired: bool = False
 
 
 class ParameterWatch:
@@ -136,10 +138,13 @@ class ParameterWatch:
         self._read(len(self.owners) - 1, optimizer)
         return len(self.owners) - 1
 
-    def retired(self, k: int) -> set[int]:
-        """Optimizers whose place number k has taken: they are gone, or it holds all of their parameters."""
+    def retire(self, k: int) -> set[int]:
+        """Let go of optimizers whose place number k has taken: they are gone, or it holds all of their parameters."""
         mine = set(self.owners[k].members)
-        return {j for j, o in enumerate(self.owners) if j != k and (o.ref() is None or mine >= set(o.members))}
+        gone = {j for j, o in enumerate(self.owners) if j != k and (o.ref() is None or mine >= set(o.members))}
+        for j in gone:  # read anew, should it step again
+            self.owners[j] = Owner(self.owners[j].ref, self.owners[j].facts, groups=-1, retired=True)
+        return gone
 
     def _read(self, k: int, optimizer: Any) -> None:
         groups = optimizer.param_groups
@@ -174,9 +179,10 @@ class ParameterWatch:
             w.carried = w.carried or w.tainted
             w.mark = (id(p.grad), p.grad._version)
 
-    def rates(self) -> tuple[float, ...]:
-        live = [o for k in self.owners if (o := k.ref()) is not None]
-        return tuple(r for o in live for r in rates_of(o))
+    def rates(self, used: Mapping[int, tuple[float, ...]]) -> tuple[float, ...]:
+        """All learning rates: `used` where an optimizer stepped, those of now where it did not."""
+        held = [(used.get(k), o.ref()) for k, o in enumerate(self.owners) if not o.retired]
+        return tuple(r for known, o in held for r in (known if known is not None else rates_of(o) if o else ()))
 
     # --- weights -------------------------------------------------------------------------------
 

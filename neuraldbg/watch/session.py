@@ -280,7 +280,7 @@ class Session:
             self._begin()
         self.stack.clear()
         if k not in self.clock.known:
-            replaced = self.parameters.retired(k)
+            replaced = self.parameters.retire(k)
             self.clock.known -= replaced
             if not replaced and not self.clock.told:
                 self._renumber()  # a round that was taken for whole was not
