@@ -242,7 +242,9 @@ def test_each_optimizer_has_the_gradient_of_its_own_parameters(recorded):
         for _ in range(4):
             model.zero_grad()
             loss_of(model).backward()
-            by_hand.append(tuple(rms(torch.cat([p.grad.flatten() for p in m.parameters()])) for m in (model[0], model[2])))
+            by_hand.append(
+                tuple(rms(torch.cat([p.grad.flatten() for p in m.parameters()])) for m in (model[0], model[2]))
+            )
             first.step()
             second.step()
     assert [r.step for r in records] == [0, 1, 2, 3]

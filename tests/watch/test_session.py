@@ -241,7 +241,10 @@ def test_a_session_that_is_off_does_nothing(how, monkeypatch):
 
 @pytest.mark.parametrize("wrong", ["0.5", b"1", None, [1.0, 2.0], {}, object()])
 def test_a_loss_that_is_no_number_is_refused_by_its_value(wrong):
-    with NeuralDbg(net()) as dbg, pytest.raises(TypeError, match=r"record_loss takes a number, got .*loss\.item\(\)") as e:
+    with (
+        NeuralDbg(net()) as dbg,
+        pytest.raises(TypeError, match=r"record_loss takes a number, got .*loss\.item\(\)") as e,
+    ):
         dbg.record_loss(wrong)
     assert type(wrong).__name__ in str(e.value)
 
@@ -252,7 +255,8 @@ def test_a_loss_of_several_numbers_is_refused_by_its_shape():
 
 
 @pytest.mark.parametrize(
-    "given", [0.5, torch.tensor(0.5), torch.tensor([[0.5]], requires_grad=True), numpy.float32(0.5), torch.tensor(0.5).half()]
+    "given",
+    [0.5, torch.tensor(0.5), torch.tensor([[0.5]], requires_grad=True), numpy.float32(0.5), torch.tensor(0.5).half()],
 )
 def test_a_loss_may_be_any_single_number(given, recorded):
     dbg, records = recorded(net())
@@ -513,7 +517,14 @@ def test_events_appended_by_hand_are_reasoned_over():
 
 @pytest.mark.parametrize(
     ("ending", "sign"),
-    [("json", '"schema_version"'), ("html", "<html"), ("md", "#"), ("svg", "<svg"), ("mmd", "graph TD"), ("txt", "healthy")],
+    [
+        ("json", '"schema_version"'),
+        ("html", "<html"),
+        ("md", "#"),
+        ("svg", "<svg"),
+        ("mmd", "graph TD"),
+        ("txt", "healthy"),
+    ],
 )
 def test_a_diagnosis_is_saved_in_each_form(ending, sign, tmp_path):
     model = net()
