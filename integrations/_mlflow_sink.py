@@ -135,14 +135,20 @@ class MlflowSink:
         if self._folder is not None:
             spool.remove(self._folder)
 
+    @property
+    def advice(self) -> str:
+        """Where everything is, and what to type once the server is back."""
+        if self._folder is None:
+            return ""
+        return (
+            f"it is kept in {self._folder} ({spool.JOURNAL} and the report); once the server is back, type: "
+            f'python -c "from neuraldbg.integrations.mlflow import replay; replay({str(self._folder)!r})"'
+        )
+
     def _told(self) -> str:
         error = self._network.error
         reason = f" ({type(error).__name__}: {content.clip(str(error).partition(chr(10))[0], 120)})" if error else ""
-        return (
-            f"MLflow at {self._binding.target.tracking_uri} did not take the diagnosis{reason}. It is kept in "
-            f"{self._folder} ({spool.JOURNAL} and the report); once the server is back, type: "
-            f'python -c "from neuraldbg.integrations.mlflow import replay; replay({str(self._folder)!r})"'
-        )
+        return f"MLflow at {self._binding.target.tracking_uri} did not take the diagnosis{reason}"
 
 
 def _new_run(*, end: bool) -> Target:

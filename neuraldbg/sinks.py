@@ -293,12 +293,12 @@ class Lane:
         with self._wake:
             self.error = error
             self._waiting.clear()
-        self._done.set()
         if not self._abandoned:
             quiet = isinstance(error, Undelivered)
             log.log(
                 self._level, "%s: %s%s", _name(self.sink), error, _advice(self.sink), exc_info=None if quiet else error
             )
+        self._done.set()  # last, so that who waits finds it told
 
 
 def _stop(lanes: list[Lane]) -> None:

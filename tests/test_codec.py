@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from neuraldbg.codec import decode, encode
 from neuraldbg.diagnosis import CausalGraph, CausalHypothesis, Coupling, Diagnosis, GraphEdge, GraphNode, Verdict
 from neuraldbg.events import EventType, SemanticEvent, observed, recovered
 from neuraldbg.record import Coverage, ModuleFacts, OptimizerFacts, ParameterFacts, RunFacts
+
+T = TypeVar("T")
 
 DEAD = observed("dead_units", 3, "blocks[0].<b>", share=0.9, pair=(1, 2), step_range=(3, 9))
 FACTS = RunFacts(
@@ -40,23 +43,23 @@ DIAGNOSIS = Diagnosis(
 )
 
 
-def through_json(value):
+def through_json(value: T) -> T:
     return decode(type(value), json.loads(json.dumps(encode(value), allow_nan=False)))
 
 
-def test_an_absent_optional_stays_none():
+def test_an_absent_optional_stays_none() -> None:
     assert through_json(ModuleFacts("fc1", "Linear")).order is None
 
 
-def test_a_layer_called_nan_stays_text():
+def test_a_layer_called_nan_stays_text() -> None:
     assert through_json(observed("dead_units", 0, "nan", note="nan")) == observed("dead_units", 0, "nan", note="nan")
 
 
-def test_fields_of_a_newer_version_are_ignored_and_missing_ones_take_their_default():
+def test_fields_of_a_newer_version_are_ignored_and_missing_ones_take_their_default() -> None:
     assert decode(Coverage, {"modules": 4, "invented_later": [1]}) == Coverage(modules=4)
 
 
-def test_a_whole_diagnosis_comes_back_equal_and_of_the_same_types():
+def test_a_whole_diagnosis_comes_back_equal_and_of_the_same_types() -> None:
     back = through_json(DIAGNOSIS)
     assert back == DIAGNOSIS
     assert back.verdict is Verdict.FAILED
@@ -65,7 +68,7 @@ def test_a_whole_diagnosis_comes_back_equal_and_of_the_same_types():
     assert isinstance(back.events[0].metadata["pair"], tuple)
 
 
-def test_non_finite_numbers_are_valid_json_and_come_back():
+def test_non_finite_numbers_are_valid_json_and_come_back() -> None:
     event = observed("loss_nonfinite", 1, None, at=float("nan"), low=-math.inf, trail=(1.0, math.inf))
     back = through_json(event)
     assert math.isnan(back.metadata["at"])
@@ -74,6 +77,6 @@ def test_non_finite_numbers_are_valid_json_and_come_back():
     assert through_json(ParameterFacts("w", "", 1, 1, "float32", True, rms=math.inf)).rms == math.inf
 
 
-def test_numbers_of_numpy_in_metadata_become_plain_ones():
+def test_numbers_of_numpy_in_metadata_become_plain_ones() -> None:
     event = SemanticEvent(EventType.DATA_ANOMALY, None, 0, "normal", "nan", metadata={"share": np.float32(0.5)})
     assert encode(event)["metadata"] == {"share": 0.5}

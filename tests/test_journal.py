@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
-from neuraldbg import journal
+from neuraldbg import NeuralDbg, journal
 from neuraldbg.diagnosis import Diagnosis, Verdict
 from neuraldbg.events import observed
 from neuraldbg.journal import Journal
 from neuraldbg.record import Coverage, RunFacts
+from neuraldbg.report.json import to_json
 
 FACTS = RunFacts(models=("Net",), structure=frozenset({"residual"}))
 LATER = RunFacts(models=("Net",), structure=frozenset({"residual"}), loss_kind="mse", coverage=Coverage(steps=7))
@@ -128,3 +136,59 @@ def test_a_long_training_writes_ever_fewer_points(tmp_path: Path, monkeypatch: p
 
 def test_rebuild_takes_the_final_diagnosis_as_it_stands(tmp_path: Path) -> None:
     assert journal.rebuild(written(tmp_path / "j.jsonl")) == FINAL
+
+
+KILLED = """
+import os, signal, torch
+from torch import nn
+from neuraldbg import NeuralDbg
+torch.set_num_threads(1)
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), 0.05)
+with NeuralDbg(model):
+    for step in range(90):
+        x = torch.randn(16, 4)
+        y = x.sum(1, keepdim=True)
+        if step >= 50:
+            x[0, 2] = torch.nan
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+    import time; time.sleep(0.5)  # the worker writes what it has
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_training_that_was_killed_is_diagnosed_from_its_journal(tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", KILLED], env={**os.environ, "NEURALDBG_DIR": str(tmp_path)}, timeout=120, check=False
+    )
+    assert result.returncode == -signal.SIGKILL
+    (path,) = tmp_path.iterdir()
+    diagnosis = journal.rebuild(path)
+    assert diagnosis.verdict is Verdict.FAILED
+    assert diagnosis.top is not None
+    assert (diagnosis.top.cause, diagnosis.top.step) == ("nan_in_input", 50)
+    assert 85 <= diagnosis.steps <= 90
+
+
+def test_a_journal_without_its_last_line_gives_the_live_diagnosis(tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    with NeuralDbg(model, journal_dir=tmp_path) as dbg:
+        for step in range(120):
+            x = torch.randn(16, 4)
+            y = x.sum(1, keepdim=True)
+            if step >= 60:
+                x[0, 2] = torch.nan
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(x), y).backward()
+            optimizer.step()
+    (path,) = tmp_path.iterdir()
+    assert to_json(journal.rebuild(path)) == to_json(dbg.diagnose())
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    rebuilt = replace(journal.rebuild(path), facts=dbg.diagnose().facts)  # their last update is the session's end
+    assert to_json(rebuilt) == to_json(dbg.diagnose())

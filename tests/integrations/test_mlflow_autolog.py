@@ -86,7 +86,7 @@ def test_an_unknown_flag_is_refused_with_its_name_and_the_known_ones() -> None:
     with pytest.raises(
         TypeError, match=r"autolog\(\) has no flag 'log_model'; its flags are: disable, silent, exclusive"
     ):
-        autolog(log_model=True)  # type: ignore[arg-type]
+        autolog(log_model=True)
     with pytest.raises(ValueError, match="create_run='yes' is unknown"):
         autolog(create_run="yes")
 
@@ -229,7 +229,7 @@ def test_a_compiled_model_is_told_like_any_other(told: Any, when: str) -> None:
     if when == "after":
         autolog()
     model = net()
-    compiled = torch.compile(model, backend="aot_eager")
+    compiled: Any = torch.compile(model, backend="aot_eager")
     if when == "before":
         autolog()
     with mlflow.start_run() as run:

@@ -17,6 +17,7 @@ from typing import Any
 
 import mlflow
 import pytest
+from mlflow.entities import Experiment
 
 from neuraldbg import journal
 from neuraldbg.diagnosis import CausalHypothesis, Diagnosis, Verdict
@@ -46,6 +47,12 @@ def session(sink: MlflowSink, diagnosis: Diagnosis = FAILED, inside: Callable[[]
     start = time.monotonic()
     fanout.close(diagnosis)
     return time.monotonic() - start
+
+
+def experiment() -> Experiment:
+    found = mlflow.get_experiment_by_name("test")
+    assert found is not None
+    return found
 
 
 def left(folder: Path) -> list[str]:
@@ -145,7 +152,7 @@ def test_the_innermost_run_wins(told: Any) -> None:
 
 
 def test_a_given_run_is_used_whatever_is_active(told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = mlflow.MlflowClient().create_run(mlflow.get_experiment_by_name("test").experiment_id)
+    given = mlflow.MlflowClient().create_run(experiment().experiment_id)
     with mlflow.start_run() as active:
         session(MlflowSink(run_id=given.info.run_id))
         monkeypatch.setenv("NEURALDBG_MLFLOW_RUN_ID", given.info.run_id)
@@ -165,7 +172,7 @@ def test_where_no_run_was_active_one_is_made_and_ended_unless_told_otherwise(
     assert made.run.info.status == status
     assert made.tags["managed"] == "true"
     assert made.tags["cause"] == "learning_rate_too_high"
-    assert made.run.info.experiment_id == mlflow.get_experiment_by_name("test").experiment_id
+    assert made.run.info.experiment_id == experiment().experiment_id
 
 
 def test_exclusive_leaves_the_users_run_alone(told: Any, runs: Any) -> None:
@@ -250,9 +257,9 @@ def test_wrong_values_are_refused_with_their_name() -> None:
     with pytest.raises(ValueError, match="close_timeout=-1 is no positive number"):
         MlflowSink(close_timeout=-1)
     with pytest.raises(ValueError, match="flush_interval='soon' is no positive number"):
-        MlflowSink(flush_interval="soon")  # type: ignore[arg-type]
+        MlflowSink(flush_interval="soon")
     with pytest.raises(ValueError, match=r"extra_tags=\['a'\] is no mapping"):
-        MlflowSink(extra_tags=["a"])  # type: ignore[arg-type]
+        MlflowSink(extra_tags=["a"])
 
 
 # -- a server that is gone --------------------------------------------------------------------------------------------
@@ -318,7 +325,7 @@ def test_closing_is_bounded_warns_once_and_everything_can_be_pushed_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     gone = request.getfixturevalue(kind)
-    run = mlflow.MlflowClient().create_run(mlflow.get_experiment_by_name("test").experiment_id) if bound else None
+    run = mlflow.MlflowClient().create_run(experiment().experiment_id) if bound else None
     mlflow.set_tracking_uri(gone)
     sink = MlflowSink(
         run_id=run.info.run_id if run else None, spool_dir=tmp_path / "spool", flush_interval=0.05, close_timeout=1.5
@@ -461,13 +468,12 @@ def test_a_view_of_an_unknown_experiment_is_an_error_with_its_name() -> None:
 
 
 def test_installing_the_view_twice_leaves_one() -> None:
-    experiment = mlflow.get_experiment_by_name("test")
     path = install_view("test")
-    assert install_view(experiment.experiment_id) == path
-    tags = mlflow.get_experiment_by_name("test").tags
+    assert install_view(experiment().experiment_id) == path
+    tags = experiment().tags
     (key,) = [k for k in tags if k.startswith("mlflow.sharedViewState.")]
     assert path == (
-        f"/?workflowType=machine_learning#/experiments/{experiment.experiment_id}/runs"
+        f"/?workflowType=machine_learning#/experiments/{experiment().experiment_id}/runs"
         f"?viewStateShareKey={key.rpartition('.')[2]}"
     )
     assert json.loads(tags[key])["name"] == "NeuralDBG: by cause"
