@@ -7,17 +7,33 @@ A rule's test says what it must not claim and what it must:
 
     def test_a_jump_that_nothing_follows_is_nothing():
         silent(run(observed("rate_jump", 50, decades=2.0)))
+
+A detector's test feeds it records and looks at the events:
+
+    events = feed(my_detector, [record(k, loss=2.0) for k in range(50)])
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.events import SemanticEvent, observed
-from neuraldbg.record import ModuleFacts, OptimizerFacts, ParameterFacts, RunFacts
+from neuraldbg.record import (
+    InputStats,
+    LayerStats,
+    LossStats,
+    ModuleFacts,
+    OptimizerFacts,
+    ParameterFacts,
+    ParameterStats,
+    RunFacts,
+    StepRecord,
+)
 from neuraldbg.run import Run, Series, ordered
+from neuraldbg.settings import Settings, make
 from neuraldbg.sinks import Memory
 
 __all__ = [
@@ -25,10 +41,16 @@ __all__ = [
     "check_explains",
     "check_silent",
     "facts",
+    "feed",
+    "input_stats",
+    "layer_stats",
+    "loss_stats",
     "module",
     "observed",
     "optimizer",
     "parameter",
+    "parameter_stats",
+    "record",
     "run",
     "series",
 ]
@@ -75,6 +97,59 @@ def optimizer(kind: str = "SGD", rate: float = 0.1, **more: Any) -> OptimizerFac
 
 def facts(*modules: ModuleFacts, structure: Sequence[str] = (), **more: Any) -> RunFacts:
     return RunFacts(modules=modules, structure=frozenset(structure), **more)
+
+
+def layer_stats(rms: float = 1.0, **more: Any) -> LayerStats:
+    """The output of a layer that keeps its signal's size and tells its samples apart."""
+    given: dict[str, Any] = {"low": -3 * rms, "high": 3 * rms, "mean": 0.0, "spread": 0.7, "inputs_rms": 1.0, **more}
+    return LayerStats(rms=rms, **given)
+
+
+def input_stats(means: Sequence[float] = (0.0, 0.0, 0.0), name: str = "x", **more: Any) -> InputStats:
+    """A batch of 32 samples whose features have these means and a deviation of 1; fingerprints are the caller's."""
+    stds = tuple(more.pop("stds", (1.0,) * len(means)))
+    rms = tuple((m * m + s * s) ** 0.5 for m, s in zip(means, stds, strict=True))
+    given: dict[str, Any] = {"rows": 32, "rms": rms, "far": 3.0, "far_repeats": 1, "fingerprint": 0.0, **more}
+    given.setdefault("far_value", given["far"])
+    return InputStats(name=name, means=tuple(means), stds=stds, **given)
+
+
+def parameter_stats(gradient: float | None = 0.1, **more: Any) -> ParameterStats:
+    """A parameter that gets gradient and moves by a thousandth of itself."""
+    given: dict[str, Any] = {"weight": 1.0, "update": 1e-3, "moved": True, **more}
+    return ParameterStats(gradient=gradient, **given)
+
+
+def loss_stats(kind: str = "mse", **more: Any) -> LossStats:
+    """What the loss's own operator saw."""
+    return LossStats(kind=kind, **more)
+
+
+def record(step: int, **more: Any) -> StepRecord:
+    """One sampled step of a plain loop."""
+    return StepRecord(step=step, **more)
+
+
+def feed(
+    detector: Any,
+    records: Iterable[StepRecord],
+    facts: RunFacts | None = None,
+    settings: Settings | None = None,
+    pure: bool = True,
+) -> list[SemanticEvent]:
+    """The events that a detector (a module with `initial`, `step` and perhaps `finish`) finds in these records.
+
+    A step must leave the state that it was given as it was; `pure=False` for one that collects in place.
+    """
+    known = facts or RunFacts()
+    state, events = detector.initial(settings or make()), []
+    for one in records:
+        before, given = state, pickle.dumps(state) if pure else b""
+        state, new = detector.step(state, one, known)
+        assert not pure or pickle.dumps(before) == given, f"step {one.step} changed the state that it was given"
+        events.extend(new)
+    finish = getattr(detector, "finish", None)
+    return [*events, *(finish(state, known) if finish is not None else [])]
 
 
 def check_silent(rule: Rule, run: Run) -> None:
