@@ -294,6 +294,7 @@ def test_a_compiled_model_is_looked_through_without_a_warning_or_a_recompilation
     (diagnosis,) = tracker.told
     assert parameters_of(diagnosis) == {"0.weight", "0.bias", "2.weight", "2.bias"}
     assert diagnosis.facts.coverage.parameters_seen == 4
+    assert diagnosis.steps == STEPS
 
 
 def test_the_model_below_a_wrapper_is_named_by_its_root(tracker: Tracker) -> None:
