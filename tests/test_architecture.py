@@ -52,8 +52,12 @@ def offences(source: str, package: str, torch_allowed: bool) -> list[str]:
 
 
 def sources(*folders: str) -> list[Path]:
+    """Our files: not those of installed packages, nor of environments that a benchmark made beside it."""
     return [
-        file for folder in folders for file in sorted((ROOT / folder).rglob("*.py")) if "node_modules" not in file.parts
+        file
+        for folder in folders
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        if not any(part == "node_modules" or part.startswith(".") for part in file.relative_to(ROOT).parts)
     ]
 
 
