@@ -136,10 +136,16 @@ def oscillating(state: State) -> SemanticEvent | None:
     flips = sum(a * b < 0 for a, b in itertools.pairwise(rest)) / (len(rest) - 1)
     level = abs(statistics.median(values))
     swing = statistics.pstdev(rest) / level if level else 0.0
-    _head, middle, tail = _levels(state.losses)
-    if flips < FLIPS or swing < SWING or tail < 0.9 * middle:
+    third = len(values) // 3
+    falling = _level(values[-20:]) < 0.9 * _level(values[third : 2 * third])
+    if flips < FLIPS or swing < SWING or falling:
         return None
     return observed("loss_oscillating", state.losses[-len(values)][0], flips=flips, swing=swing)
+
+
+def _level(values: list[float]) -> float:
+    """The median over means of five: of a loss that alternates between two levels the plain median is either one."""
+    return statistics.median(statistics.fmean(values[k : k + 5]) for k in range(0, len(values) - 4, 5))
 
 
 def slow(state: State) -> SemanticEvent | None:
