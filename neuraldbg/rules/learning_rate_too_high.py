@@ -32,6 +32,7 @@ from neuraldbg.run import Run
 
 USUAL_LG = -1.0  # healthy runs update by at most a tenth of the weights in their first steps
 HEAD = 10  # steps: a constant rate that is too high shows at once
+DATED = 3  # steps: a loss that never falls is dated from the start of the run, before the first large update
 RISE = 0.2  # of a layer's units that die after the start; with a violent update no healthy run comes near
 TURNS = -0.3  # cosine of successive gradients of an overshoot; runaways of other causes have +0.9
 
@@ -61,12 +62,12 @@ def learning_rate_too_high(run: Run) -> Iterator[Claim]:
         return
     broken = tuple(lasting(run, *NONFINITE, "loss_diverging", since=update.step))
     silent = any(e.symptom == "negative_bias" or value(e, "at_start", 0.0) > ALL for e in run.all(*BEFORE))
-    stuck = tuple(lasting(run, "loss_plateau", since=update.step)) if not_learning(run) and not silent else ()
+    flat = tuple(lasting(run, "loss_plateau", since=update.step - DATED)) if not_learning(run) and not silent else ()
     dead = tuple(e for e in lasting(run, "dead_units", "constant_output", since=update.step) if _late(e))
-    if not (broken or stuck or dead):
+    if not (broken or flat or dead):
         return
-    harmed = [*broken, *stuck, *dead]
-    failure, at = _failure(update, broken, stuck, dead)
+    harmed = [e for e in (*broken, *flat, *dead) if e.order >= update.order]
+    failure, at = _failure(update, broken, flat, dead)
     yield Claim(
         cause="learning_rate_too_high",
         failure_type=failure,
@@ -91,13 +92,13 @@ def _late(event: SemanticEvent) -> bool:
 def _failure(
     update: SemanticEvent,
     broken: tuple[SemanticEvent, ...],
-    stuck: tuple[SemanticEvent, ...],
+    flat: tuple[SemanticEvent, ...],
     dead: tuple[SemanticEvent, ...],
 ) -> tuple[str, SemanticEvent]:
     """The first event that harms: the update where it ruins the loss, else the units that it kills."""
     if any(e.symptom in NONFINITE for e in broken):
         return "exploding_gradients", update
-    if broken or stuck:
+    if broken or flat:
         return "optimizer_instability", update
     units = [e for e in dead if e.symptom == "dead_units"]
     return ("dead_neurons", units[0]) if units else ("optimizer_instability", update)

@@ -49,6 +49,19 @@ def test_a_loss_stuck_after_the_first_update() -> None:
     explains(run(LARGE, dead, stuck), step=0, failure="optimizer_instability")
 
 
+def test_a_plateau_dated_from_the_start_of_the_run_is_its_outcome_and_not_its_root() -> None:
+    late = observed("violent_update", 1, "fc1", update_lg=-0.1, at_start=True)
+    dead = observed("dead_units", 2, "relu2", share=0.8, at_start=0.0, rise=0.8)
+    stuck = observed("loss_plateau", 0, skill=1.0)
+    claim = explains(run(stuck, late, dead), step=1, failure="optimizer_instability")
+    assert claim.root == late
+
+
+def test_a_plateau_long_before_the_update_is_not_its_outcome() -> None:
+    late = observed("violent_update", 40, "fc1", update_lg=-0.1)
+    silent(run(observed("loss_plateau", 0, skill=1.0), late))
+
+
 def test_a_runaway_to_infinity() -> None:
     explains(run(LARGE, observed("loss_nonfinite", 2)), step=0, failure="exploding_gradients")
 
