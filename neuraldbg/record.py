@@ -116,6 +116,23 @@ class LossStats:
 
 
 @dataclass(frozen=True, slots=True)
+class Culprit:
+    """The operator that made the first non-finite value, as the replay of the step found it.
+
+    module: the watched module it ran in (None: outside the models). file: base name; with line, where the user's code
+    calls it (for an operator of the loss: where backward starts). phase: forward, loss or backward. detail: why, where
+    its arguments tell: zero_divisor, empty, zero_argument, outside_domain, masked_row, overflow or "".
+    """
+
+    module: str | None
+    operator: str | None
+    file: str | None = None
+    line: int | None = None
+    phase: str = "forward"
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StepRecord:
     """One step of the training. `sampled` is False where only the cheap sentinels were read.
 
@@ -127,6 +144,7 @@ class StepRecord:
     group_gradients: RMS gradient of each optimizer's parameters when it consumed them.
     window: sampled steps in the window that unit activity is counted over.
     cosine: of this step's fresh gradient with the one before (on a sample of elements).
+    culprit: the operator behind first_bad, in the one step that was replayed.
     """
 
     step: int
@@ -147,6 +165,7 @@ class StepRecord:
     loss_scale: float | None = None
     window: int | None = None
     seconds: float | None = None
+    culprit: Culprit | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ class Settings(BaseSettings):
     threshold_vanishing, threshold_exploding: RMS gradients beyond which a layer enters that state without a
     baseline; the values of the first NeuralDBG. Alone they never make a verdict of failure.
     coupling_window: steps within which two events can be coupled.
+    replay: where a step first turns non-finite on a CPU, run its batch once more to name the operator, within
+    replay_seconds; once a session (docs/design/replay.md).
     max_events: events kept; confident and recent ones stay, first occurrences are never dropped.
     memory_mb: upper bound for accumulators and copies, beside 1 % of the model's own memory.
     journal_dir: write a JSONL journal there (one file a session); journal_mb caps it.
@@ -44,6 +46,8 @@ class Settings(BaseSettings):
     threshold_vanishing: float = Field(1e-6, gt=0)
     threshold_exploding: float = Field(1e3, gt=0)
     coupling_window: int = Field(5, ge=0)
+    replay: bool = True
+    replay_seconds: float = Field(10.0, gt=0)
     max_events: int = Field(2000, ge=10)
     memory_mb: float = Field(64.0, gt=0)
     journal_dir: Path | None = Field(None, validation_alias=AliasChoices("journal_dir", "NEURALDBG_DIR"))

@@ -40,7 +40,8 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
             events.append(event)
         state = replace(state, place_told=True)
     if record.loss is not None and not math.isfinite(record.loss) and not state.loss_told:
-        events.append(observed("loss_nonfinite", record.step, value=str(record.loss)))
+        known = {**_growths(state), **_operator(record)} if (record.first_bad or ("",))[0] == "loss" else {}
+        events.append(observed("loss_nonfinite", record.step, value=str(record.loss), **known))
         state = replace(state, loss_told=True)
     if record.first_bad is None:
         state = _remember(state, record)
@@ -65,15 +66,34 @@ def _growth(head: tuple[float, ...], last: float | None) -> float:
     return lg(last) - lg(usual) if usual and last else 0.0
 
 
+def _growths(state: State) -> dict[str, float]:
+    return {
+        "growth_lg": _growth(state.gradients, state.last_gradient),
+        "activation_growth_lg": _growth(state.highs, state.last_high),
+    }
+
+
+def _operator(record: StepRecord) -> dict[str, str | int | None]:
+    """What the replay of this step found; `place` is model or loss."""
+    found = record.culprit
+    if found is None:
+        return {"operator": None}
+    place = "loss" if found.module is None else "model"
+    return {
+        "operator": found.operator,
+        "file": found.file,
+        "line": found.line,
+        "place": place,
+        "detail": found.detail,
+    }
+
+
 def _place(state: State, record: StepRecord, facts: RunFacts) -> SemanticEvent | None:
     phase, layer = record.first_bad or ("", None)
     since = None
     if state.last_step is not None and record.step - state.last_step > 1:
         since = (state.last_step + 1, record.step)
-    growth: dict[str, Any] = {
-        "growth_lg": _growth(state.gradients, state.last_gradient),
-        "activation_growth_lg": _growth(state.highs, state.last_high),
-    }
+    growth: dict[str, Any] = _growths(state)
     dtypes = {p.dtype for p in facts.parameters if p.trainable}
     dtype = "float16" if "float16" in dtypes else next(iter(sorted(dtypes)), "float32")
     if phase == "forward":
@@ -88,14 +108,14 @@ def _place(state: State, record: StepRecord, facts: RunFacts) -> SemanticEvent |
             layer,
             step_range=since,
             **growth,
-            inputs_finite=bad.inputs_finite if bad else None,
+            inputs_finite=True if record.culprit else bad.inputs_finite if bad else None,
             nan_share=bad.nan_share if bad else None,
             inf_share=bad.inf_share if bad else None,
             largest=max(finite, default=None),
             dtype=module.dtype if module else dtype,
-            operator=None,
             kind=module.kind if module else None,
             weighted=bool(module and module.parameters),
+            **_operator(record),
         )
     if phase == "gradient":
         limit = LIMITS.get(dtype, LIMITS["float32"])
@@ -111,6 +131,7 @@ def _place(state: State, record: StepRecord, facts: RunFacts) -> SemanticEvent |
             dtype=dtype,
             headroom_lg=headroom,
             place_known=record.sampled,
+            **_operator(record),
         )
     if phase == "weight after":
         eps = next((o.eps for o in facts.optimizers if o.eps is not None), None)

@@ -49,9 +49,42 @@ def first_place(run: Run, symptom: str) -> SemanticEvent | None:
     return bad
 
 
+LEFT_DOMAIN = ("zero_divisor", "empty", "zero_argument", "outside_domain")
+OVERFLOWS = ("exp", "expm1", "exp2", "cosh", "sinh")
+
+
+def first_forward(run: Run) -> SemanticEvent | None:
+    """The first non-finite output, or the first loss that an operator outside the model made non-finite by itself."""
+    bad = first_place(run, "nonfinite_activation")
+    if bad is not None:
+        return bad
+    loss = first_place(run, "loss_nonfinite")
+    if loss is None or not (loss.metadata.get("detail") in LEFT_DOMAIN or loss.metadata.get("operator") in OVERFLOWS):
+        return None
+    return loss
+
+
+def where(bad: SemanticEvent) -> str:
+    """The operator with file and line as the replay found it, "" without one.
+
+    >>> from neuraldbg.events import observed
+    >>> where(observed("nonfinite_gradient", 3, operator="sqrt", file="model.py", line=12, place="model"))
+    'sqrt at model.py:12; '
+    """
+    operator, file, line = (bad.metadata.get(key) for key in ("operator", "file", "line"))
+    if not operator:
+        return ""
+    at = f"{file}:{line}" if file else ""
+    if bad.metadata.get("place") == "loss":
+        return f"{operator} in the loss{f', backward called at {at}' if at else ''}; "
+    return f"{operator}{f' at {at}' if at else ''}; "
+
+
 def divides(bad: SemanticEvent) -> bool:
     """Whether 0/0 made it: by the operator where it is known, else NaN out of moderate finite values."""
     operator = str(bad.metadata.get("operator") or "").lower()
+    if bad.metadata.get("detail"):
+        return bad.metadata["detail"] in ("zero_divisor", "empty")
     if "pow" in operator:
         return value(bad, "largest", 0.0) < LARGE  # an overflow has large values before it, 0 ** -0.5 has none
     if any(name in operator for name in DIVIDES):
@@ -63,6 +96,9 @@ def divides(bad: SemanticEvent) -> bool:
 
 def attention_row(run: Run, bad: SemanticEvent) -> bool:
     """Whether it is a softmax (or an attention layer) that turned whole rows into NaN."""
+    operator = str(bad.metadata.get("operator") or "")
+    if operator:
+        return bad.metadata.get("detail") == "masked_row" or operator.startswith("scaled_dot_product")
     module = run.facts.module(bad.layer_name)
     if module is None or value(bad, "inf_share", 0.0) > 0:
         return False

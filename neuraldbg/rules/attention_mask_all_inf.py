@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.reasoning.outcome import value
-from neuraldbg.rules._nonfinite import PREDICTS, attention_row, first_place
+from neuraldbg.rules._nonfinite import PREDICTS, attention_row, first_place, where
 from neuraldbg.run import Run
 
 
@@ -40,7 +40,7 @@ def attention_mask_all_inf(run: Run) -> Iterator[Claim]:
         predicts=PREDICTS,
         evidence_for=(bad, *run.all("loss_nonfinite")),
         remedy="leave one position of every row visible, or drop samples that are padding only",
-        summary=f"{share:.1%} of its output is NaN, in whole rows",
+        summary=where(bad) + f"{share:.1%} of its output is NaN, in whole rows",
         refuted_by="a mask in which each row keeps a visible position",
         exact=True,
     )

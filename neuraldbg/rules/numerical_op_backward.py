@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.reasoning.outcome import value
-from neuraldbg.rules._nonfinite import PREDICTS, first_place, half
+from neuraldbg.rules._nonfinite import PREDICTS, first_place, where, half
 from neuraldbg.run import Run
 
 USUAL_LG = 1.0  # decades of growth in the steps before; a derivative that fails at one point needs none
@@ -36,17 +36,16 @@ def numerical_op_backward(run: Run) -> Iterator[Claim]:
         return
     if bad.metadata.get("forward_finite") is False or bad.metadata.get("loss_finite") is False:
         return
-    operator = bad.metadata.get("operator")
+    known = bad.metadata.get("operator") is not None
     yield Claim(
         cause="numerical_op_backward",
         failure_type="exploding_gradients",
-        layer_name=culprit(run, bad.layer_name),
+        layer_name=bad.layer_name if known else culprit(run, bad.layer_name),
         step=bad.step,
         predicts=PREDICTS,
         evidence_for=(bad, *run.all("nonfinite_weight", "loss_nonfinite")),
         remedy="add a small constant under the root or norm, or mask the argument before torch.where, not after it",
-        summary=(f"operator {operator}; " if operator else "")
-        + "forward pass and loss are finite, the derivative is not",
+        summary=where(bad) + "forward pass and loss are finite, the derivative is not",
         refuted_by="a non-finite value in the forward pass of this step",
         exact=True,
     )

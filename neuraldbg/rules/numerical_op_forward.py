@@ -24,18 +24,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
+from neuraldbg.events import SemanticEvent
 from neuraldbg.reasoning.outcome import value
-from neuraldbg.rules._nonfinite import PREDICTS, attention_row, divides, first_place, half
+from neuraldbg.rules._nonfinite import PREDICTS, attention_row, divides, first_forward, where, half
 from neuraldbg.run import Run
 
 
 def numerical_op_forward(run: Run) -> Iterator[Claim]:
-    bad = first_place(run, "nonfinite_activation")
+    bad = first_forward(run)
     if bad is None or bad.metadata.get("inputs_finite") is False or attention_row(run, bad) or divides(bad):
         return
     if half(bad):
         return  # a float32 run would be finite: the format is to blame
-    operator = bad.metadata.get("operator")
     yield Claim(
         cause="numerical_op_forward",
         failure_type="exploding_gradients",
@@ -44,8 +44,11 @@ def numerical_op_forward(run: Run) -> Iterator[Claim]:
         predicts=PREDICTS,
         evidence_for=(bad, *run.all("loss_nonfinite")),
         remedy="keep the argument in its range (clamp, logsumexp, softplus), or use an activation that cannot overflow",
-        summary=(f"operator {operator}; " if operator else "")
-        + f"inputs are finite, the largest finite value is {value(bad, 'largest', 0.0):.3g}",
+        summary=where(bad) + f"inputs are finite{_largest(bad)}",
         refuted_by="an input to this module that was not finite before",
         exact=True,
     )
+
+
+def _largest(bad: SemanticEvent) -> str:
+    return f", the largest finite value is {value(bad, 'largest', 0.0):.3g}" if bad.metadata.get("largest") else ""

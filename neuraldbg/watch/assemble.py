@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from neuraldbg.record import Coverage, InputStats, LayerStats, ParameterStats, RunFacts
+from neuraldbg.record import Coverage, Culprit, InputStats, LayerStats, ParameterStats, RunFacts
 
 if TYPE_CHECKING:
     from neuraldbg.watch.session import Session
@@ -55,7 +55,7 @@ class Names:
         places, items = session.forward.places, session.parameters.items
         if len(self.modules) == len(places) and len(self.parameters) == len(items):
             return
-        several = len(session.models) > 1
+        several = len(session.models) - len(session.dropped) > 1
         prefix = [f"{name}." if several else "" for name, _ in session.models]
         self.modules = [(prefix[p.model] + p.name).rstrip(".") for p in places]
         self.parameters = [
@@ -126,6 +126,13 @@ def first_bad(
     return None
 
 
+def with_culprit(bad: tuple[str, str | None] | None, culprit: Culprit | None) -> tuple[str, str | None] | None:
+    """The place that the replay found instead of the one that statistics suggest; a bad input or weight comes first."""
+    if culprit is None or (bad is not None and bad[0] in ("input", "weight")):
+        return bad
+    return {"backward": "gradient"}.get(culprit.phase, culprit.phase), culprit.module
+
+
 def _after_last(session: Session, bad: list[str]) -> str:
     """Where a non-finite gradient came from: backward runs from the loss, so it is at or after the last bad layer.
 
@@ -161,6 +168,7 @@ def build_facts(session: Session) -> RunFacts:
             dtype=p.dtype,
         )
         for i, p in enumerate(forward.places)
+        if p.model not in session.dropped
     )
     items = tuple(
         dataclasses.replace(
@@ -172,6 +180,7 @@ def build_facts(session: Session) -> RunFacts:
             trainable=p.requires_grad if (p := w.ref()) is not None else w.facts.trainable,
         )
         for i, w in enumerate(parameters.items)
+        if session.names.parameter_model[i] not in session.dropped
     )
     has = {"norm": any(f.norm_over for f in modules), "recurrent": any(f.recurrent for f in modules)}
     seen = sum(f.order is not None for f in modules)
@@ -183,7 +192,7 @@ def build_facts(session: Session) -> RunFacts:
     elapsed = max(1e-9, _elapsed(session))
     found = session.facts
     return RunFacts(
-        models=tuple(name for name, _ in session.models),
+        models=tuple(name for k, (name, _) in enumerate(session.models) if k not in session.dropped),
         modules=modules,
         parameters=items,
         optimizers=tuple(o.facts for o in parameters.owners),
@@ -201,7 +210,11 @@ def build_facts(session: Session) -> RunFacts:
             modules=len(modules),
             modules_seen=seen,
             parameters=len(items),
-            parameters_seen=sum(w.ended is not None or not w.facts.trainable for w in parameters.items),
+            parameters_seen=sum(
+                w.ended is not None or not w.facts.trainable
+                for i, w in enumerate(parameters.items)
+                if session.names.parameter_model[i] not in session.dropped
+            ),
             steps=session.count,
             steps_sampled=session.sampled_count,
             mode="compiled" if session.compiled or (session.count and not session.forward.ran) else "eager",

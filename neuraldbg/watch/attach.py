@@ -35,18 +35,28 @@ class Attachment:
             if session.names.parameter_model[k] == number and p is not None and p.requires_grad:
                 handle = p.register_post_accumulate_grad_hook(hooks.AfterGradient(session, k))
                 self.fixed.append((number, handle))
+        root = session.forward.places[numbers[0]]
+        if wrapper is not model:  # hooks of a module that is not torch's own are called outside the graph
+            root.outside = not type(model).forward.__module__.startswith("torch.")
         for i in numbers:
             self._wake(session, i)
         self.entries.add(numbers[0])
         if wrapper is not model:  # the wrapper's own hooks run outside the compiled graph: inputs are seen there
-            entry = hooks.BeforeCompiled(session, numbers[0])
-            self.fixed.append((number, wrapper.register_forward_pre_hook(entry, with_kwargs=True)))
+            before, after = hooks.BeforeCompiled, hooks.AfterCompiled
+        elif root.outside:
+            before, after = hooks.disabled()
+        else:
+            return
+        entry = before(session, numbers[0])
+        self.fixed.append((number, wrapper.register_forward_pre_hook(entry, with_kwargs=True)))
+        self.fixed.append((number, wrapper.register_forward_hook(after(session, numbers[0]))))
 
     def _wake(self, session: Session, i: int) -> None:
         place = session.forward.places[i]
         module = place.ref()
-        if module is None:
+        if module is None or (place.outside and place.at is None):
             return
+        module = (place.at() if place.at is not None else None) or module
         held = self.inner.setdefault(i, [])
         if not held:
             held.append(module.register_forward_pre_hook(hooks.BeforeForward(session, i), with_kwargs=True))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from neuraldbg.record import StepRecord
 from neuraldbg.watch import inputs, losses
-from neuraldbg.watch.assemble import Transfer, build_facts, first_bad, group_gradients
+from neuraldbg.watch.assemble import Transfer, build_facts, first_bad, group_gradients, with_culprit
 from neuraldbg.watch.parameters import Watched
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def light(session: Session) -> None:
         backwards=session.clock.backwards,
     )
     loss = session.loss if session.loss is not None else session.root_loss
+    record = replace(record, culprit=session.replay.step_ends(loss))
     session.light.append((record, loss, session.quick, 1.0 if session.scale is None else session.scale))
     if len(session.light) >= LIGHT_STEPS:
         flush(session)
@@ -60,7 +61,8 @@ def flush(session: Session) -> None:
         watch_band(session, norm)
         loss = None if loss is None else float(loss)
         place = ("gradient", None) if bad else ("loss", None) if loss is not None and not math.isfinite(loss) else None
-        session.hand_on(replace(record, loss=loss, gradient_norm=norm, first_bad=place))
+        first = with_culprit(place, record.culprit)
+        session.hand_on(replace(record, loss=loss, gradient_norm=norm, first_bad=first))
 
 
 def watch_band(session: Session, norm: float | None) -> None:
@@ -114,7 +116,8 @@ def sampled(session: Session) -> None:
     session.names.fix(session)
     norm = math.sqrt(sum(n * n for n in gradients.values())) if gradients else None
     watch_band(session, norm)
-    bad = first_bad(session, given, layers, told, gradients, parameters)
+    culprit = session.replay.step_ends(told)
+    bad = with_culprit(first_bad(session, given, layers, told, gradients, parameters), culprit)
     session.weights_bad = any(not p.weight_finite for p in parameters.values())
     if session.count < 4 or session.count % 50 == 0:
         session.facts = build_facts(session)
@@ -135,6 +138,7 @@ def sampled(session: Session) -> None:
             group_gradients=group_gradients(session, gradients),
             cosine=got["cosine"][0] if got["cosine"] else None,
             window=window,
+            culprit=culprit,
             loss_scale=scale if isinstance(session.scale, Tensor) else None,
         )
     )

@@ -6,6 +6,7 @@ return None always. A closure would be copied along with an EMA model and report
 
 from __future__ import annotations
 
+import functools
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,35 @@ class BeforeCompiled(_Hook):
         session = self.session()
         if session is not None:
             session.before_compiled(self.index, module, args, kwargs)
+
+
+class AfterCompiled(_Hook):
+    """Forward hook of a compiled wrapper, outside the graph too: where a call ends."""
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        session = self.session()
+        if session is not None:
+            session.after_compiled(output)
+
+
+@functools.cache
+def disabled() -> tuple[type[BeforeCompiled], type[AfterCompiled]]:
+    """The two for a module that is compiled in place: Dynamo calls them outside the graph, and must not trace them.
+
+    Made when first needed, for `torch.compiler.disable` loads Dynamo.
+    """
+
+    class BeforeInPlace(BeforeCompiled):
+        @torch.compiler.disable
+        def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            super().__call__(module, args, kwargs)
+
+    class AfterInPlace(AfterCompiled):
+        @torch.compiler.disable
+        def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            super().__call__(module, args, output)
+
+    return BeforeInPlace, AfterInPlace
 
 
 class AfterForward(_Hook):

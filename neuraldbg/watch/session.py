@@ -27,6 +27,7 @@ from neuraldbg.watch.clock import StepClock
 from neuraldbg.watch.forward import ForwardWatch, first_tensor
 from neuraldbg.watch.governor import Governor, Level
 from neuraldbg.watch.parameters import ParameterWatch, rates_of
+from neuraldbg.watch.replay import Replay
 
 log = logging.getLogger("neuraldbg")
 
@@ -95,6 +96,7 @@ class Session:
         self.weights_bad = False
         self.dropped: set[int] = set()
         self.exception: tuple[str, str | None] | None = None
+        self.replay = Replay(self)
         self._clear()
 
     def _clear(self) -> None:
@@ -114,6 +116,7 @@ class Session:
         self.skipped = False
         self.quick: Tensor | None = None
         self.trained = False
+        self.replay.clear()
 
     # --- hooks on and off ----------------------------------------------------------------------
 
@@ -148,6 +151,7 @@ class Session:
             if place.model == number:
                 place.ref = _gone(nn.Module)
         self.dropped.add(number)
+        self.names.modules = []  # a single model that is left has plain names
 
     def rehang(self, models: list[tuple[str, nn.Module]]) -> None:
         """Hang the hooks of known models again, after a pause."""
@@ -191,6 +195,7 @@ class Session:
             self.batch.clear()
         self.trained = self.trained or module.training
         self.clock.forwards += 1
+        self.replay.called(index, module, args, kwargs)
         if self.sampling:
             self._read_inputs(index, args, kwargs)
 
@@ -223,6 +228,14 @@ class Session:
         if self.sampling:
             with torch.no_grad():
                 self.forward.measure(index, module, args, output)
+        if not self.stack:
+            self.replay.returned(output)
+
+    @guarded
+    def after_compiled(self, output: Any) -> None:
+        """A compiled wrapper has returned."""
+        if torch.is_grad_enabled():
+            self.replay.returned(output)
 
     @guarded
     def backward_starts(self, tensors: Any) -> None:
@@ -244,6 +257,7 @@ class Session:
             if self.forward.mapping and self.forward.nodes:
                 self.forward.walk(root.grad_fn)
         self.pending_loss = (loss, found)
+        self.replay.backward_starts(root, loss)
 
     @guarded
     def after_gradient(self, index: int) -> None:
@@ -272,6 +286,12 @@ class Session:
                 self.quick = self.parameters.quick_norm()
 
     @guarded
+    def backward_returned(self) -> None:
+        """The user's call of backward is over: nothing runs inside autograd any more."""
+        if self.clock.backwards:
+            self.replay.backward_ended()
+
+    @guarded
     def optimizer_stepped(self, optimizer: Any) -> None:
         k = self.parameters.owner_of(optimizer)
         if k is None:
@@ -286,6 +306,7 @@ class Session:
                 self._renumber()  # a round that was taken for whole was not
         self.clock.optimizer(k)
         self.rates[k] = rates_of(optimizer)
+        self.replay.optimizer_stepped(self.parameters.owners[k].members)
         if self.sampling:
             self.parameters.consumed(k)
         self._check_active()

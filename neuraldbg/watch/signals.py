@@ -60,7 +60,11 @@ def _wrap_backward() -> Callable[[], None]:
         if not torch.compiler.is_compiling():
             for session in sessions():
                 session.backward_starts(tensors)
-        return original(tensors, *args, **kwargs)
+        result = original(tensors, *args, **kwargs)
+        if not torch.compiler.is_compiling():
+            for session in sessions():
+                session.backward_returned()
+        return result
 
     torch.autograd.backward = backward
 
@@ -72,7 +76,7 @@ def _wrap_backward() -> Callable[[], None]:
 
 
 def _wrap_scaler() -> Callable[[], None]:
-    original = GradScaler.step
+    original, original_scale = GradScaler.step, GradScaler.scale
 
     @functools.wraps(original)
     def step(self: GradScaler, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -82,10 +86,20 @@ def _wrap_scaler() -> Callable[[], None]:
             session.scaler_stepped(optimizer, -1 if rounds is None else rounds)
         return result
 
+    @functools.wraps(original_scale)
+    def scale(self: GradScaler, outputs: Any) -> Any:
+        if self.is_enabled():
+            for session in sessions():
+                session.replay.scaled = True
+        return original_scale(self, outputs)
+
     GradScaler.step = step  # type: ignore[method-assign]
+    GradScaler.scale = scale  # type: ignore[method-assign]
 
     def restore() -> None:
         if GradScaler.step is step:
             GradScaler.step = original  # type: ignore[method-assign]
+        if GradScaler.scale is scale:
+            GradScaler.scale = original_scale  # type: ignore[method-assign]
 
     return restore
