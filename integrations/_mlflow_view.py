@@ -31,7 +31,7 @@ def install_view(experiment: str, *, tracking_uri: str | None = None) -> str:
     now = int(time.time() * 1000)
     view = {"name": NAME, "createdAt": now, "updatedAt": now, "state": state()}
     client.set_experiment_tag(found.experiment_id, f"mlflow.sharedViewState.{key}", json.dumps(view))
-    return f"/?workflowType=machine_learning#/experiments/{found.experiment_id}/runs?viewStateShareKey={key}"
+    return f"/#/experiments/{found.experiment_id}/runs?viewStateShareKey={key}&workflowType=machine_learning"
 
 
 def state() -> str:

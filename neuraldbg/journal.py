@@ -10,14 +10,14 @@ import json
 import time
 import weakref
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
 from neuraldbg.codec import decode, encode
 from neuraldbg.diagnosis import SCHEMA_VERSION, Diagnosis
 from neuraldbg.events import SemanticEvent
-from neuraldbg.record import RunFacts
+from neuraldbg.record import LossStats, RunFacts, StepRecord
 from neuraldbg.run import Run, Series, ordered
 from neuraldbg.settings import Settings, make
 
@@ -148,9 +148,38 @@ def rebuild(path: Path | str, settings: Settings | None = None) -> Diagnosis:
     reading = read(path)
     if reading.diagnosis is not None:
         return reading.diagnosis
-    from neuraldbg.reasoning import diagnose  # all rules: only when they are needed
+    from neuraldbg.reasoning import detectors, diagnose  # all rules: only when they are needed
 
-    return diagnose(reading.run, settings if settings is not None else make())
+    settings, run = settings if settings is not None else make(), reading.run
+    ending = [
+        event
+        for detector in detectors()
+        if detector.finish is not None
+        for event in detector.finish(_replayed(detector, run, settings), run.facts)
+    ]
+    return diagnose(replace(run, events=ordered((*run.events, *ending))), settings)
+
+
+def _replayed(detector: Any, run: Run, settings: Settings) -> Any:
+    """The state of a detector that speaks at the end, from the series that the journal kept."""
+    state = detector.initial(settings)
+    names = ("loss", "skill", "cosine", "gradient_norm")
+    at: dict[int, dict[str, float]] = {}
+    for name in names:
+        for step, value in run.get(name).points:
+            at.setdefault(step, {})[name] = value
+    for step in sorted(at):
+        known = at[step]
+        loss = LossStats("", value=known["skill"], chance=1.0) if "skill" in known else None
+        record = StepRecord(
+            step,
+            loss=known.get("loss"),
+            loss_stats=loss,
+            cosine=known.get("cosine"),
+            gradient_norm=known.get("gradient_norm"),
+        )
+        state, _ = detector.step(state, record, run.facts)
+    return state
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

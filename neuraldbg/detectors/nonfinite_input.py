@@ -25,7 +25,7 @@ def step(state: tuple[int, int], record: StepRecord, facts: RunFacts) -> tuple[t
             "features": x.bad_features[:8],
             "rows": x.bad_rows[:8],
             "batch": x.rows,
-            "first": first,
+            "enters": first,
         }
         if x.nans and nans < MOST:
             nans += 1

@@ -18,8 +18,13 @@ from neuraldbg.run import Run, ordered
 from neuraldbg.settings import Settings, make
 
 MOST_LINKS = 8  # of a chain in words
+STATES = {
+    "vanishing_gradients": "vanishing",
+    "exploding_gradients": "exploding",
+    "dead_neurons": "dead",
+    "saturated_activations": "saturated",
+}
 MOST_EVIDENCE = 40  # events kept as evidence of one hypothesis
-NEAR = 2  # steps between the claim and an event that a sentence may open with in its stead
 
 log = logging.getLogger("neuraldbg")
 
@@ -86,19 +91,20 @@ def chain_of(item: Ranked) -> list[SemanticEvent]:
 
 
 def _shown(item: Ranked) -> SemanticEvent | None:
-    """The event that the sentence opens with: the root, or the failure where the root is not where the claim points.
+    """The event that the sentence opens with: the root, or the first of the failure that the claim names.
 
-    A jump of the rate "due to a jump of the rate" says nothing: the loss spike beside it does.
+    For what the optimizer did, `describe` itself looks for the loss spike that people saw.
     """
     claim, root = item.claim, item.claim.root
-    if root is None or (root.step == claim.step and root.symptom != "rate_jump"):
+    state = STATES.get(claim.failure_type)
+    if root is None or (failure_of(root) == claim.failure_type and state in (None, str(root.to_state))):
         return root
-    near = [
+    of_type = [
         e
         for e in (*claim.evidence_for, *item.hits)
-        if e is not root and failure_of(e) == claim.failure_type and 0 <= e.step - claim.step <= NEAR
+        if failure_of(e) == claim.failure_type and state in (None, str(e.to_state))
     ]
-    return min(near, key=lambda e: (e.symptom != "loss_spike", e.order), default=root)
+    return min(of_type, key=lambda e: e.order, default=root)
 
 
 def _hypothesis(item: Ranked, confidence: float, calibrated: bool) -> CausalHypothesis:
@@ -124,8 +130,8 @@ def _hypothesis(item: Ranked, confidence: float, calibrated: bool) -> CausalHypo
             "exact": claim.exact,
             "calibrated": calibrated,
             "explained_by": item.explained_by,
-            "missing": list(item.missing),
-            "chain_failures": [claim.failure_type, *(failure_of(e) for e in events)],
-            "chain_events": ["", *(str(e.event_type) for e in events)],
+            "missing": tuple(item.missing),
+            "chain_failures": (claim.failure_type, *(failure_of(e) for e in events)),
+            "chain_events": ("", *(str(e.event_type) for e in events)),
         },
     )
