@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from neuraldbg.detectors import output_range
+from neuraldbg.record import StepRecord
+from neuraldbg.testing import facts, feed, layer_stats, loss_stats, module, record
+
+
+def steps(low: float | None, high: float | None, count: int = 3, kind: str = "mse", **more: Any) -> list[StepRecord]:
+    stats = loss_stats(kind, target_low=low, target_high=high)
+    return [record(k, layers={"out": layer_stats(**more)}, loss_stats=stats, window=5) for k in range(count)]
+
+
+def found(activation: str, records: list[StepRecord], position: str = "output") -> list[Any]:
+    return feed(output_range, records, facts=facts(module("out", 1, activation, position=position)))
+
+
+@pytest.mark.parametrize(
+    ("activation", "low", "high"),
+    [("relu", 0.0, 1e9), ("relu", -0.1, 1.0), ("sigmoid", 0.0, 1.0), ("sigmoid", -0.05, 1.05), ("tanh", -1.0, 1.0)],
+)
+def test_targets_within_reach_or_nearly_are_reached(activation: str, low: float, high: float) -> None:
+    assert found(activation, steps(low, high)) == []
+
+
+def test_targets_that_are_not_known_are_not_judged() -> None:
+    assert found("relu", steps(None, None)) == []
+    assert found("relu", [record(0, layers={"out": layer_stats()})]) == []
+
+
+def test_class_numbers_are_no_values_to_reach() -> None:
+    assert found("sigmoid", steps(0.0, 9.0, kind="nll")) == []
+
+
+def test_a_hidden_activation_has_no_targets() -> None:
+    assert found("relu", steps(-3.0, 3.0, dead=0.9), position="hidden") == []
+
+
+def test_an_unbounded_output_reaches_everything() -> None:
+    assert found("leaky", steps(-3.0, 3.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("activation", "covered", "low"), [("relu", 0.5, 0.0), ("sigmoid", 1 / 6, 0.0), ("tanh", 1 / 3, -1.0)]
+)
+def test_targets_out_of_reach_are_told_once(activation: str, covered: float, low: float) -> None:
+    (event,) = found(activation, steps(-3.0, 3.0))
+    assert (event.symptom, event.layer_name, event.step) == ("output_range", "out", 0)
+    assert event.metadata["covered"] == pytest.approx(covered) and event.metadata["low"] == low
+    assert (event.metadata["target_low"], event.metadata["target_high"]) == (-3.0, 3.0)
+    assert event.metadata["dead"] is None
+
+
+def test_one_target_value_is_in_reach_or_not() -> None:
+    assert found("sigmoid", steps(1.0, 1.0)) == []
+    (event,) = found("sigmoid", steps(2.0, 2.0))
+    assert event.metadata["covered"] == 0.0
+
+
+def test_a_tenth_of_the_output_units_may_be_dead() -> None:
+    assert found("relu", steps(0.0, 1.0, dead=0.14)) == []
+
+
+def test_output_units_that_are_dead_can_predict_nothing_and_are_dated_by_their_window() -> None:
+    alive, dead = steps(0.0, 1.0, 8, dead=0.0), steps(0.0, 1.0, 12, dead=0.5)[8:]
+    (event,) = found("relu", [*alive, *dead])
+    assert (event.symptom, event.step, event.metadata["dead"]) == ("output_range", 4, 0.5)
+
+
+def test_a_non_finite_step_is_left_out() -> None:
+    assert found("relu", [record(0, layers={"out": layer_stats(dead=1.0)}, first_bad=("loss", None))]) == []

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from neuraldbg.detectors import repeated_batch
+from neuraldbg.record import StepRecord
+from neuraldbg.testing import feed, input_stats, record
+
+found = partial(feed, repeated_batch)
+
+
+def batches(*fingerprints: float, **more: Any) -> list[StepRecord]:
+    return [record(k, inputs=(input_stats(fingerprint=f, **more),)) for k, f in enumerate(fingerprints)]
+
+
+def test_a_whole_dataset_as_one_batch_is_the_same_every_time() -> None:
+    assert found(batches(*[7.0] * 60)) == []
+
+
+def test_an_epoch_in_fixed_order_comes_back_but_never_twice_running() -> None:
+    assert found(batches(*[float(k % 8) for k in range(80)])) == []
+
+
+def test_a_batch_twice_now_and_then_is_chance() -> None:
+    assert found(batches(*[float(k) for k in range(10)], 10.0, 10.0, 10.0, *[20.0 + k for k in range(60)])) == []
+
+
+def test_eleven_batches_say_nothing_yet() -> None:
+    assert found(batches(*[0.0] * 5, *[1.0] * 6)) == []
+
+
+def test_zeros_are_another_matter() -> None:
+    assert found(batches(*[float(k // 4) for k in range(60)], zeros=True)) == []
+
+
+def test_two_inputs_are_two_streams() -> None:
+    """A constant mask beside batches that differ."""
+    both = [
+        record(k, inputs=(input_stats(fingerprint=float(k)), input_stats(name="mask", fingerprint=1.0)))
+        for k in range(60)
+    ]
+    assert found(both) == []
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_workers_that_share_a_random_state_are_told_once_since_their_first_copy(workers: int) -> None:
+    (event,) = found(batches(*[float(k // workers) for k in range(100)]))
+    assert (event.symptom, event.layer_name, event.step) == ("repeated_batch", None, 1)
+    assert event.metadata["input"] == "x" and event.metadata["distinct"] == -(-12 // workers)
+    assert event.metadata["share"] == pytest.approx(1 - 1 / workers, abs=0.1) and event.metadata["seen"] == 12

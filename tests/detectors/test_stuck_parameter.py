@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from neuraldbg.detectors import stuck_parameter
+from neuraldbg.record import ParameterStats, RunFacts, StepRecord
+from neuraldbg.testing import facts, feed, module, parameter, parameter_stats, record
+
+NET = facts(module("base", 0), module("head", 1), parameters=(parameter("base.weight", None), parameter("head.weight")))
+found = partial(feed, stuck_parameter, facts=NET)
+STILL = parameter_stats(moved=False)
+
+
+def steps(count: int, base: ParameterStats, head: ParameterStats, first: int = 0, **more: Any) -> list[StepRecord]:
+    return [record(first + k, parameters={"base.weight": base, "head.weight": head}, **more) for k in range(count)]
+
+
+MOVING = parameter_stats()
+
+
+# one that never moves
+
+
+def test_parameters_that_move_are_trained() -> None:
+    assert found(steps(60, MOVING, MOVING)) == []
+
+
+def test_seven_steps_without_a_move_are_not_enough() -> None:
+    assert found([*steps(7, STILL, MOVING), *steps(40, MOVING, MOVING, 7)]) == []
+
+
+def test_a_parameter_that_moved_once_is_trained_and_may_rest() -> None:
+    assert found([*steps(1, MOVING, MOVING), *steps(40, STILL, MOVING, 1)]) == []
+
+
+@pytest.mark.parametrize("gradient", [None, 0.0, 1e-5], ids=["none", "zero", "lost in rounding"])
+def test_a_parameter_that_gets_no_gradient_to_speak_of_cannot_move(gradient: float | None) -> None:
+    assert found(steps(40, parameter_stats(gradient, moved=False), parameter_stats(0.1))) == []
+
+
+def test_what_was_not_watched_did_not_stand_still() -> None:
+    assert found(steps(40, parameter_stats(moved=None), MOVING)) == []
+
+
+def test_a_frozen_parameter_has_no_business_moving() -> None:
+    frozen = facts(parameters=(parameter("base.weight", trainable=False), parameter("head.weight")))
+    assert found(steps(40, STILL, MOVING), facts=frozen) == []
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"stepped": False}, {"skipped": True}, {"rates": (0.0,)}, {"first_bad": ("gradient", "head")}],
+    ids=["accumulation", "scaler", "rate zero", "non-finite"],
+)
+def test_steps_that_update_nothing_move_nothing(more: dict[str, Any]) -> None:
+    assert found(steps(40, STILL, STILL, **more)) == []
+
+
+def test_a_parameter_that_no_optimizer_holds_is_told_since_the_first_update() -> None:
+    (event,) = found([record(0, stepped=False), *steps(40, STILL, MOVING, 1)])
+    assert (event.symptom, event.layer_name, event.step) == ("stuck_parameter", "base", 1)
+    assert event.metadata == {"parameters": ("base.weight",), "share": 0.5, "owned": False, "dtype": "float32"}
+
+
+def test_a_parameter_that_its_optimizer_does_not_move_is_told_as_owned() -> None:
+    owned = facts(parameters=(parameter("base.weight"), parameter("head.weight")))
+    (event,) = found(steps(40, STILL, MOVING), facts=owned)
+    assert event.metadata["owned"] is True
+
+
+# all of them stop
+
+
+def test_four_steps_without_any_move_are_a_pause() -> None:
+    assert found([*steps(9, MOVING, MOVING), *steps(4, STILL, STILL, 9), *steps(9, MOVING, MOVING, 13)]) == []
+
+
+def test_updates_that_stop_while_gradients_go_on_are_told_once() -> None:
+    (event,) = found([*steps(9, MOVING, MOVING), *steps(40, STILL, STILL, 9)])
+    assert (event.symptom, event.layer_name, event.step) == ("updates_stop", None, 9)
+    assert event.metadata == {"since": 9, "moved_before": True}
+
+
+def test_updates_that_never_began_say_so() -> None:
+    (event,) = found(steps(40, STILL, STILL))
+    assert (event.symptom, event.step, event.metadata["moved_before"]) == ("updates_stop", 0, False)
+
+
+def test_a_loop_without_an_optimizer_may_update_only_now_and_then() -> None:
+    by_hand = RunFacts(parameters=NET.parameters, manual_optimizer=True)
+    rare = [one for k in range(5) for one in steps(1, MOVING, MOVING, 10 * k) + steps(9, STILL, STILL, 10 * k + 1)]
+    assert found([StepRecord(r.step, stepped=False, parameters=r.parameters) for r in rare], facts=by_hand) == []
+    (event,) = found(steps(40, STILL, STILL, stepped=False), facts=by_hand)
+    assert event.symptom == "updates_stop"
+
+
+# nothing can train
+
+
+def frozen(**more: Any) -> RunFacts:
+    return facts(parameters=(parameter("a.weight", 0, trainable=False), parameter("b.weight", **more)))
+
+
+def test_one_trainable_parameter_in_an_optimizer_is_enough() -> None:
+    assert found([record(k) for k in range(9)], facts=frozen()) == []
+
+
+def test_a_model_without_an_optimizer_is_no_model_that_cannot_train() -> None:
+    none = facts(parameters=(parameter("a.weight", None, trainable=False),))
+    assert found([record(k) for k in range(9)], facts=none) == []
+
+
+def test_two_steps_may_come_before_the_thaw() -> None:
+    assert found([record(k) for k in range(2)], facts=frozen(trainable=False)) == []
+
+
+@pytest.mark.parametrize("every", [1, 10])
+def test_an_optimizer_that_holds_only_frozen_parameters_is_told_since_the_first_step(every: int) -> None:
+    (event,) = found([record(k * every) for k in range(9)], facts=frozen(owner=None))
+    assert (event.symptom, event.layer_name, event.step) == ("nothing_trains", "a", 0)
+    assert event.metadata == {"owned": 1, "owned_trainable": 0, "frozen": 1}
