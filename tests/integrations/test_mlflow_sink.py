@@ -473,8 +473,8 @@ def test_installing_the_view_twice_leaves_one() -> None:
     tags = experiment().tags
     (key,) = [k for k in tags if k.startswith("mlflow.sharedViewState.")]
     assert path == (
-        f"/?workflowType=machine_learning#/experiments/{experiment().experiment_id}/runs"
-        f"?viewStateShareKey={key.rpartition('.')[2]}"
+        f"/#/experiments/{experiment().experiment_id}/runs"
+        f"?viewStateShareKey={key.rpartition('.')[2]}&workflowType=machine_learning"
     )
     assert json.loads(tags[key])["name"] == "NeuralDBG: by cause"
     assert len(tags[key]) < 20_000
