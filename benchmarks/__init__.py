@@ -1,0 +1,1 @@
+"""Measurements of NeuralDBG: the labelled corpus, accuracy on it, calibration and bars."""
