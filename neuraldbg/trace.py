@@ -27,7 +27,8 @@ class EventLog(list[SemanticEvent]):
         if len(self) <= most:
             return 0
         seen: set[tuple[str, str | None, str]] = set()
-        first, later = [], []
+        first: list[int] = []
+        later: list[int] = []
         for k, e in enumerate(self):
             key = (e.symptom or str(e.to_state), e.layer_name, str(e.to_state))
             (later if key in seen else first).append(k)
