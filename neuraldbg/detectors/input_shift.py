@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from dataclasses import dataclass, replace
 
@@ -76,8 +77,15 @@ def step(
     return state, events
 
 
+def finite(x: InputStats) -> bool:
+    """Whether its moments are numbers: squares of finite values can overflow."""
+    return math.isfinite(sum(x.means) + sum(x.stds))
+
+
 def learn(known: Baseline, x: InputStats) -> Baseline:
     """One more batch of the baseline; the last one makes the summary and lets the batches go."""
+    if not finite(x):
+        return known
     batches = (*known.batches, x)
     if len(batches) < BASELINE:
         return replace(known, batches=batches)
@@ -102,6 +110,8 @@ def compare(known: Baseline, normal: Normal, x: InputStats, step: int) -> tuple[
             symptom, step, input=x.name, value=x.far_value, repeats=x.far_repeats, decades=decades, z=None, feature=None
         )
         return replace(known, fars=known.fars + 1), [event]
+    if not finite(x):
+        return known, []
     z, feature, ratio = furthest(normal, x)
     if z < SHIFT and 1 / SCALE < ratio < SCALE:
         return replace(known, shifted=0), []

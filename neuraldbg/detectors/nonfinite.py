@@ -66,14 +66,14 @@ def _growth(head: tuple[float, ...], last: float | None) -> float:
     return lg(last) - lg(usual) if usual and last else 0.0
 
 
-def _growths(state: State) -> dict[str, float]:
+def _growths(state: State) -> dict[str, Any]:
     return {
         "growth_lg": _growth(state.gradients, state.last_gradient),
         "activation_growth_lg": _growth(state.highs, state.last_high),
     }
 
 
-def _operator(record: StepRecord) -> dict[str, str | int | None]:
+def _operator(record: StepRecord) -> dict[str, Any]:
     """What the replay of this step found; `place` is model or loss."""
     found = record.culprit
     if found is None:
@@ -93,7 +93,7 @@ def _place(state: State, record: StepRecord, facts: RunFacts) -> SemanticEvent |
     since = None
     if state.last_step is not None and record.step - state.last_step > 1:
         since = (state.last_step + 1, record.step)
-    growth: dict[str, Any] = _growths(state)
+    growth = _growths(state)
     dtypes = {p.dtype for p in facts.parameters if p.trainable}
     dtype = "float16" if "float16" in dtypes else next(iter(sorted(dtypes)), "float32")
     if phase == "forward":

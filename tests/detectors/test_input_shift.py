@@ -82,6 +82,13 @@ def test_batches_of_one_sample_and_inputs_without_features_are_no_error() -> Non
     assert found(steps(*[input_stats(()) for _ in range(40)])) == []
 
 
+def test_moments_that_overflowed_are_no_error_and_a_far_value_among_them_is_told() -> None:
+    huge = input_stats((0.0,) * 5, stds=(np.inf,) * 5, far=3.4e38, far_value=-3.4e38, far_repeats=3)
+    overflowed = input_stats((np.nan,) * 5, stds=(np.inf,) * 5)
+    assert found(steps(*[overflowed] * 9, *stream(30))) == []
+    assert [e.symptom for e in found(steps(*stream(20), *[overflowed] * 5, huge))] == ["input_sentinel"]
+
+
 def test_bad_and_empty_batches_teach_nothing() -> None:
     bad = [input_stats(nans=3), input_stats(infs=1), input_stats(zeros=True, far=0.0)] * 10
     assert found(steps(*bad, *stream(60))) == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from neuraldbg.detectors import nonfinite
-from neuraldbg.record import StepRecord
+from neuraldbg.record import Culprit, StepRecord
 from neuraldbg.testing import facts, feed, layer_stats, module, optimizer, parameter, parameter_stats, record
 
 NET = facts(
@@ -112,3 +112,32 @@ def test_weights_that_turn_non_finite_by_the_step_come_from_the_update() -> None
 def test_weights_that_were_non_finite_before_the_step_are_of_unknown_origin() -> None:
     (event,) = found([record(3, first_bad=("weight", None))])
     assert event.symptom == "nonfinite_weight" and event.metadata["gradient_finite"] is None
+
+
+def test_what_the_replay_found_goes_with_the_event() -> None:
+    culprit = Culprit("log", "aten.log", "net.py", 12, detail="outside_domain")
+    unknown = layer_stats(math.nan, finite=False, inputs_finite=False)
+    (event,) = found([record(0, first_bad=("forward", "log"), layers={"log": unknown}, culprit=culprit)])
+    assert {k: event.metadata[k] for k in ("operator", "file", "line", "place", "detail", "inputs_finite")} == {
+        "operator": "aten.log",
+        "file": "net.py",
+        "line": 12,
+        "place": "model",
+        "detail": "outside_domain",
+        "inputs_finite": True,
+    }
+
+
+def test_an_operator_of_the_loss_goes_with_the_loss() -> None:
+    bad = record(0, loss=math.inf, first_bad=("loss", None), culprit=Culprit(None, "aten.div", phase="loss"))
+    (event,) = found([bad])
+    assert (event.symptom, event.metadata["operator"], event.metadata["place"]) == (
+        "loss_nonfinite",
+        "aten.div",
+        "loss",
+    )
+
+
+def test_without_a_replay_the_operator_is_unknown() -> None:
+    (event,) = found([record(0, first_bad=("gradient", "fc1"))])
+    assert event.metadata["operator"] is None
