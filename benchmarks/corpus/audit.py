@@ -173,9 +173,7 @@ def main() -> None:
     for row in rows:
         if args.dry or not row["in"]:
             name = f"{row['program']}/{row['fault'] or row['variant']}.{row['strength']}:{row['seed']}"
-            print(
-                f"{'in ' if row['in'] else 'out'} {name:44} {row.get('score')} {row.get('seconds')} {' '.join(row['why'])}"
-            )
+            print("in " if row["in"] else "out", f"{name:44}", row.get("score"), row.get("seconds"), *row["why"])
     faulty = sum(1 for r in rows if r["in"] and r["fault"])
     print(f"{faulty} faulty and {sum(1 for r in rows if r['in']) - faulty} healthy of {len(rows)} candidates")
     if args.dry:

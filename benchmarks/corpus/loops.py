@@ -69,7 +69,8 @@ def outputs(plan: Plan) -> Tensor:
     found = plan.run(plan.held_x)
     for module, training in was.items():
         module.training = training
-    return (found[0] if isinstance(found, tuple) else found).float()
+    first: Tensor = found[0] if isinstance(found, tuple) else found
+    return first.float()
 
 
 def accuracy(plan: Plan) -> float:

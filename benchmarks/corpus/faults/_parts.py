@@ -86,7 +86,8 @@ class UnitRows(nn.Module):
     """Rows of length one, times the root of the width; a row of zeros is 0 / 0."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return x / x.norm(dim=-1, keepdim=True) * x.shape[-1] ** 0.5
+        length: Tensor = x.norm(dim=-1, keepdim=True)
+        return x / length * float(x.shape[-1] ** 0.5)
 
 
 class Factors(nn.Module):

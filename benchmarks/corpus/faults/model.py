@@ -126,8 +126,8 @@ def norm_of_one(plan: Plan, level: int) -> Label:
 def group_of_one(plan: Plan, level: int) -> Label:
     """A group norm with as many groups as there are features."""
     name, act = plan.hidden[0], plan.acts[0]
-    width = plan.module(name).weight.shape[0]  # type: ignore[union-attr,operator]
-    swap(plan, act, lambda old: nn.Sequential(nn.GroupNorm(int(width), int(width)), old))
+    width = plan.module(name).get_parameter("weight").shape[0]
+    swap(plan, act, lambda old: nn.Sequential(nn.GroupNorm(width, width), old))
     return said("normalisation_over_one_feature", VANISHING, layers=(f"{act}.0",), onset=(0, 0))
 
 
@@ -154,7 +154,7 @@ def detached_late(plan: Plan, level: int) -> Label:
 
 
 def frozen(plan: Plan, level: int) -> Label:
-    """A fine-tuning script that freezes all but norms and embeddings, the head with it; the optimizer holds the head."""
+    """Fine-tuning that freezes all but norms and embeddings, the head with it, which the optimizer holds."""
     kept = (nn.modules.batchnorm._BatchNorm, nn.LayerNorm, nn.Embedding)
     for module in plan.model.modules():
         if not isinstance(module, kept):
@@ -165,15 +165,21 @@ def frozen(plan: Plan, level: int) -> Label:
     return said("frozen_parameters", VANISHING, INSTABILITY, layers=(plan.head, *plan.hidden), onset=(0, 5))
 
 
+def _evaluates(plan: Plan, since: int) -> Label:
+    def act(step: int, optimizer: Any) -> None:
+        if step >= since:
+            plan.model.eval()
+
+    plan.before.append(act)
+    return said("eval_mode_during_training", INSTABILITY, onset=(since, since + 3))
+
+
 def eval_mode(plan: Plan, level: int) -> Label:
-    plan.before.append(lambda step, optimizer: plan.model.eval() and None)
-    return said("eval_mode_during_training", INSTABILITY, onset=(0, 3))
+    return _evaluates(plan, 0)
 
 
 def eval_mode_late(plan: Plan, level: int) -> Label:
-    s = start(plan)
-    plan.before.append(lambda step, optimizer: (plan.model.eval() and None) if step >= s else None)
-    return said("eval_mode_during_training", INSTABILITY, onset=(s, s + 3))
+    return _evaluates(plan, start(plan))
 
 
 def strong_critic(plan: Plan, level: int) -> Label:

@@ -43,12 +43,14 @@ class Layer(nn.Module):
         self.drop = nn.Dropout(0.1 if o.has("dropout") else 0.0)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        found: Tensor
         if self.post:
             x = self.norm1(x + self.drop(self.attn(x, mask)))
-            found: Tensor = self.norm2(x + self.drop(self.fc2(self.act(self.fc1(x)))))
+            found = self.norm2(x + self.drop(self.fc2(self.act(self.fc1(x)))))
             return found
         x = x + self.drop(self.attn(self.norm1(x), mask))
-        return x + self.drop(self.fc2(self.act(self.fc1(self.norm2(x)))))
+        found = x + self.drop(self.fc2(self.act(self.fc1(self.norm2(x)))))
+        return found
 
 
 class Encoder(nn.Module):

@@ -149,7 +149,7 @@ def _reward(plan: Plan) -> float:
     actor = plan.models["actor"]
     with torch.no_grad():
         a = actor(plan.info.get("unit", 1.0) * s)
-    return (1 - (a - _best(s, actions)).pow(2).sum(1).mean()).item()
+    return 1 - float((a - _best(s, actions)).pow(2).sum(1).mean())
 
 
 def _agent(o: Options, width: int, actions: int, size: int) -> Plan:

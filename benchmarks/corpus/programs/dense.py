@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -14,7 +16,7 @@ from benchmarks.corpus.plan import Options, Plan, Program
 def _stack(o: Options, sizes: list[int], usual: type[nn.Module], dropout: float = 0.0) -> nn.Sequential:
     """Linear and activation in turn, named 0, 1, 2, ...; the head is not part of it."""
     parts: list[nn.Module] = []
-    for a, b in zip(sizes, sizes[1:], strict=False):
+    for a, b in pairwise(sizes):
         parts += [nn.Linear(a, b), o.activation(usual)]
         if o.has("dropout") and dropout:
             parts.append(nn.Dropout(dropout))
@@ -194,7 +196,7 @@ class Tower(nn.Module):
     def __init__(self, o: Options) -> None:
         super().__init__()
         sizes = [10, *[40] * o.layers(3)]
-        self.fcs = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.fcs = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         self.acts = nn.ModuleList(o.activation(nn.ReLU) for _ in self.fcs)
         self.head = nn.Linear(40, 3)
         self.out = nn.Sequential(*o.last())

@@ -22,7 +22,7 @@ class Sequence(nn.Module):
             self.rnn = nn.GRU(width, hidden, batch_first=True)
         else:
             self.rnn = nn.RNN(width, hidden, batch_first=True, nonlinearity=kind)
-            nn.init.orthogonal_(self.rnn.weight_hh_l0)
+            nn.init.orthogonal_(self.rnn.get_parameter("weight_hh_l0"))
         self.head = nn.Linear(hidden, classes)
         self.out = nn.Sequential(*o.last())
 

@@ -25,7 +25,8 @@ class Siamese(nn.Module):
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         distance = ((self.tower(a) - self.tower(b)).pow(2).sum(1) + self.guard).sqrt()
-        return self.shift - self.scale * distance
+        found: Tensor = self.shift - self.scale * distance
+        return found
 
 
 def siamese(o: Options) -> Plan:
@@ -132,7 +133,7 @@ def _gan_score(plan: Plan) -> float:
     gen.train(was)
     real = plan.held_x[0]
     gap = (fake.mean(0) - real.mean(0)).pow(2).mean() + (fake.std(0) - real.std(0)).pow(2).mean()
-    return 1 - (gap / real.pow(2).mean()).item()
+    return 1 - float(gap / real.pow(2).mean())
 
 
 def adversarial(plan: Plan, record: Record) -> None:
