@@ -7,6 +7,7 @@ nothing still costs a microsecond a call; those of traced modules stay, since ta
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -14,6 +15,7 @@ from torch import nn
 from neuraldbg.watch import hooks
 
 if TYPE_CHECKING:
+    from neuraldbg.watch.forward import Place
     from neuraldbg.watch.session import Session
 
 
@@ -25,25 +27,36 @@ class Attachment:
         self.inner: dict[int, list[Any]] = {}
         self.entries: set[int] = set()
         self.awake = True
+        self.wrappers: dict[int, weakref.ref[nn.Module]] = {}
 
     def hang(self, session: Session, number: int, wrapper: nn.Module) -> None:
         """Hang all hooks of one model; `wrapper` is the compiled wrapper where there is one, else the model."""
         numbers = [i for i, p in enumerate(session.forward.places) if p.model == number]
         model = session.forward.places[numbers[0]].ref()
+        known = self.wrappers.setdefault(number, weakref.ref(wrapper))()  # after a pause only the model is given
+        wrapper = wrapper if known is None else known
         for k, item in enumerate(session.parameters.items):
             p = item.ref()
             if session.names.parameter_model[k] == number and p is not None and p.requires_grad:
                 handle = p.register_post_accumulate_grad_hook(hooks.AfterGradient(session, k))
                 self.fixed.append((number, handle))
-        root = session.forward.places[numbers[0]]
+        places = [session.forward.places[i] for i in numbers]
+        root = places[0]
         if wrapper is not model:  # hooks of a module that is not torch's own are called outside the graph
-            root.outside = not type(model).forward.__module__.startswith("torch.")
+            root.hidden = model is not None and not type(model).forward.__module__.startswith("torch.")
+        elif root.in_place or root.hidden:
+            root.hidden = True
+        else:
+            self._hide_blocks(session, places)
+        if session.compiled:
+            for place in places:  # blocks inside are traced with the whole
+                place.in_place = False
         for i in numbers:
             self._wake(session, i)
         self.entries.add(numbers[0])
         if wrapper is not model:  # the wrapper's own hooks run outside the compiled graph: inputs are seen there
             before, after = hooks.BeforeCompiled, hooks.AfterCompiled
-        elif root.outside:
+        elif root.hidden:
             before, after = hooks.disabled()
         else:
             return
@@ -51,18 +64,30 @@ class Attachment:
         self.fixed.append((number, wrapper.register_forward_pre_hook(entry, with_kwargs=True)))
         self.fixed.append((number, wrapper.register_forward_hook(after(session, numbers[0]))))
 
+    def _hide_blocks(self, session: Session, places: list[Place]) -> None:
+        """Blocks that are compiled each by itself share a graph, which hooks that differ inside them would multiply."""
+        blocks = tuple(p.name + "." for p in places if p.in_place or p.at is not None)
+        for place in places:
+            place.hidden = place.name.startswith(blocks)
+        if any(p.hidden for p in places):
+            session.notes.append(
+                "no layer inside a block that is compiled by itself is looked at, only the block's output"
+            )
+
     def _wake(self, session: Session, i: int) -> None:
         place = session.forward.places[i]
         module = place.ref()
-        if module is None or (place.outside and place.at is None):
+        if module is None or place.hidden:
             return
-        module = (place.at() if place.at is not None else None) or module
+        wrapper = place.at() if place.at is not None else None
+        module = module if wrapper is None else wrapper
+        before, after = hooks.disabled_forward() if place.in_place else (hooks.BeforeForward, hooks.AfterForward)
         held = self.inner.setdefault(i, [])
         if not held:
-            held.append(module.register_forward_pre_hook(hooks.BeforeForward(session, i), with_kwargs=True))
+            held.append(module.register_forward_pre_hook(before(session, i), with_kwargs=True))
         if len(held) == 1:
-            after = hooks.AfterForward(session, i, place.buffer, place.row, place.function, place.rectifies)
-            held.append(module.register_forward_hook(after))
+            hook = after(session, i, place.buffer, place.row, place.function, place.rectifies)
+            held.append(module.register_forward_hook(hook))
 
     def wake(self, session: Session) -> None:
         """For a sampled step: every module has its hooks."""

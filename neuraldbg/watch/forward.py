@@ -41,6 +41,9 @@ class Place:
     dtype: str = "float32"
     requires_grad: bool = False
     eager: bool = False
+    at: weakref.ref[nn.Module] | None = None  # the compiled wrapper that is called in its stead
+    in_place: bool = False  # compiled by its own `compile()`
+    hidden: bool = False  # without hooks, see attach.py
 
     @property
     def function(self) -> str:
@@ -73,16 +76,21 @@ class ForwardWatch:
 
     def add(self, model: int, module: nn.Module) -> list[int]:
         """Take in all modules of a model; returns their numbers."""
+        wrappers = {id(inner): m for m in module.modules() if (inner := structure.inner_of(m)) is not None}
         named = [
-            (n, m)
+            (n.replace("._orig_mod", ""), m)
             for n, m in module.named_modules()
-            if not n.startswith("parametrizations.") and ".parametrizations." not in n
+            if not n.startswith("parametrizations.") and ".parametrizations." not in n and structure.inner_of(m) is None
         ]
         device = next((p.device for p in module.parameters()), torch.device("cpu"))
         buffer = torch.full((len(named), WIDTH), UNSEEN, device=device)
         first = len(self.places)
         for row, (name, m) in enumerate(named):
-            self.places.append(Place(name, model, weakref.ref(m), structure.describe(name, m), buffer, row))
+            place = Place(name, model, weakref.ref(m), structure.describe(name, m), buffer, row)
+            wrapper = wrappers.get(id(m))
+            place.at = weakref.ref(wrapper) if wrapper is not None else None
+            place.in_place = getattr(m, "_compiled_call_impl", None) is not None
+            self.places.append(place)
         return list(range(first, len(self.places)))
 
     def clear(self) -> None:
@@ -181,8 +189,11 @@ class ForwardWatch:
             if last is not None:
                 shares.append((last <= self.samples - self.window).float().mean())
                 shares.append((last < 0).float().mean())
-        gates = [g for i in self.order if (g := self.places[i].gates) is not None]
+        gates = [g for i in self.gated() if (g := self.places[i].gates) is not None]
         return dead, [*buffers, *([torch.stack(shares)] if shares else []), *([torch.stack(gates)] if gates else [])]
+
+    def gated(self) -> list[int]:
+        return [i for i in self.order if self.places[i].gates is not None]
 
     def read(self, dead: list[int], numbers: list[float]) -> dict[int, LayerStats]:
         """LayerStats of the modules that ran, from the transferred numbers (which are taken off the list's front)."""
@@ -203,20 +214,24 @@ class ForwardWatch:
                 strict=True,
             )
         )
-        gates = iter(numbers[offset + 2 * len(dead) :])
+        gated = dict(zip(self.gated(), numbers[offset + 2 * len(dead) :], strict=False))
         full = self.samples + 1 >= self.window
-        seen = self.order or [
-            i for i, p in enumerate(self.places) if numbers[start[id(p.buffer)] + p.row * WIDTH] != UNSEEN
+        called = set(self.order)
+        traced = [
+            i
+            for i, p in enumerate(self.places)
+            if i not in called and numbers[start[id(p.buffer)] + p.row * WIDTH] != UNSEEN
         ]
-        if not self.order:
-            for i in seen:  # traced: the order of definition stands in for the order of calls
+        seen = sorted([*self.order, *traced]) if traced else self.order
+        if traced:
+            for i in seen:  # the order of definition stands in for the order of calls
                 self.places[i].seen = i
         stats: dict[int, LayerStats] = {}
         for i in seen:
             p = self.places[i]
             at = start[id(p.buffer)] + p.row * WIDTH
             row = dict(zip(COLUMNS, numbers[at : at + WIDTH], strict=True))
-            gate = next(gates) if self.order and p.gates is not None else None
+            gate = gated.get(i)
             if row["rms"] == UNSEEN:
                 continue
             source = stats.get(p.inputs) if p.inputs is not None else None

@@ -76,26 +76,6 @@ class AfterCompiled(_Hook):
             session.after_compiled(output)
 
 
-@functools.cache
-def disabled() -> tuple[type[BeforeCompiled], type[AfterCompiled]]:
-    """The two for a module that is compiled in place: Dynamo calls them outside the graph, and must not trace them.
-
-    Made when first needed, for `torch.compiler.disable` loads Dynamo.
-    """
-
-    class BeforeInPlace(BeforeCompiled):
-        @torch.compiler.disable
-        def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            super().__call__(module, args, kwargs)
-
-    class AfterInPlace(AfterCompiled):
-        @torch.compiler.disable
-        def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            super().__call__(module, args, output)
-
-    return BeforeInPlace, AfterInPlace
-
-
 class AfterForward(_Hook):
     """Module forward hook. While a graph is traced it only writes one row of a preallocated tensor."""
 
@@ -113,6 +93,35 @@ class AfterForward(_Hook):
         session = self.session()
         if session is not None:
             session.after_forward(self.index, module, args, output)
+
+
+@functools.cache
+def disabled() -> tuple[type[BeforeCompiled], type[AfterCompiled]]:
+    """The two for a model that is compiled in place: Dynamo calls them outside the graph, and must not trace them.
+
+    Made when first needed, for `torch.compiler.disable` loads Dynamo.
+    """
+
+    class BeforeInPlace(BeforeCompiled):
+        __call__ = torch.compiler.disable(BeforeCompiled.__call__)
+
+    class AfterInPlace(AfterCompiled):
+        __call__ = torch.compiler.disable(AfterCompiled.__call__)
+
+    return BeforeInPlace, AfterInPlace
+
+
+@functools.cache
+def disabled_forward() -> tuple[type[BeforeForward], type[AfterForward]]:
+    """The same for a block inside an eager model that is compiled in place."""
+
+    class BeforeBlock(BeforeForward):
+        __call__ = torch.compiler.disable(BeforeForward.__call__)
+
+    class AfterBlock(AfterForward):
+        __call__ = torch.compiler.disable(AfterForward.__call__)
+
+    return BeforeBlock, AfterBlock
 
 
 class AfterGradient(_Hook):

@@ -34,6 +34,12 @@ _FUNCTIONAL = {
 }
 
 
+def inner_of(module: nn.Module) -> nn.Module | None:
+    """What `torch.compile` wrapped here; None for any other module."""
+    inner = getattr(module, "_orig_mod", None)
+    return inner if isinstance(inner, nn.Module) else None
+
+
 def activation_of(module: nn.Module) -> str:
     """relu, leaky, tanh, sigmoid, softmax, glu or "": the family of an activation module."""
     if isinstance(module, RECTIFIERS):

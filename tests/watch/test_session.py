@@ -64,7 +64,7 @@ def test_a_wrong_value_in_a_dict_of_models_is_refused():
 
 
 def test_a_model_without_parameters_is_refused_by_its_class():
-    with pytest.raises(ValueError, match="ReLU has no parameters.*pass the model that is trained"):
+    with pytest.raises(ValueError, match=r"ReLU has no parameters.*pass the model that is trained"):
         NeuralDbg(nn.ReLU())
 
 
@@ -89,7 +89,7 @@ def test_a_setting_out_of_range_is_refused_by_name_and_value():
 
 
 def test_settings_that_are_no_settings_are_refused():
-    with pytest.raises(TypeError, match="settings.*Settings.*got dict"):
+    with pytest.raises(TypeError, match=r"settings.*Settings.*got dict"):
         NeuralDbg(net(), settings={"dense_steps": 5})
 
 
