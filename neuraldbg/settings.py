@@ -6,12 +6,14 @@ Order: argument > environment `NEURALDBG_*` > `[tool.neuraldbg]` in pyproject.to
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     PyprojectTomlConfigSettingsSource,
     SettingsConfigDict,
@@ -32,10 +34,12 @@ class Settings(BaseSettings):
     replay_seconds; once a session (docs/design/replay.md).
     max_events: events kept; confident and recent ones stay, first occurrences are never dropped.
     memory_mb: upper bound for accumulators and copies, beside 1 % of the model's own memory.
-    journal_dir: write a JSONL journal there (one file a session); journal_mb caps it.
+    journal_dir (NEURALDBG_DIR): write a JSONL journal there (one file a session); journal_mb caps it.
     """
 
-    model_config = SettingsConfigDict(env_prefix="NEURALDBG_", pyproject_toml_table_header=("tool", "neuraldbg"), extra="forbid")
+    model_config = SettingsConfigDict(
+        env_prefix="NEURALDBG_", pyproject_toml_table_header=("tool", "neuraldbg"), extra="forbid"
+    )
 
     enabled: bool = True
     dense_steps: int = Field(500, ge=1)
@@ -50,7 +54,7 @@ class Settings(BaseSettings):
     replay_seconds: float = Field(10.0, gt=0)
     max_events: int = Field(2000, ge=10)
     memory_mb: float = Field(64.0, gt=0)
-    journal_dir: Path | None = Field(None, validation_alias=AliasChoices("journal_dir", "NEURALDBG_DIR"))
+    journal_dir: Path | None = None
     journal_mb: float = Field(64.0, gt=0)
 
     @classmethod
@@ -62,7 +66,9 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, env_settings, PyprojectTomlConfigSettingsSource(settings_cls)
+        folder = os.environ.get("NEURALDBG_DIR")
+        short = InitSettingsSource(settings_cls, {"journal_dir": folder} if folder else {})
+        return init_settings, env_settings, short, PyprojectTomlConfigSettingsSource(settings_cls)
 
 
 def make(**changes: Any) -> Settings:
