@@ -14,6 +14,18 @@ Batch = tuple[tuple[Tensor, ...], Tensor]
 Loop = Callable[["Plan", Record], None]
 
 
+FAILURES = frozenset(
+    {
+        "vanishing_gradients",
+        "exploding_gradients",
+        "dead_neurons",
+        "saturated_activations",
+        "optimizer_instability",
+        "data_anomaly",
+    }
+)
+
+
 @dataclass(frozen=True)
 class Label:
     """What a diagnosis should say. Several causes or failures mean that each of them is right.

@@ -62,10 +62,10 @@ class Power(nn.Module):
 
 
 class Root(nn.Module):
-    """The length of each value by a root of its square: at zero the slope is 0 / 0."""
+    """The root of how far each value lies below its row's largest; there the slope is infinite."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return (x * x).sqrt()
+        return (x.max(-1, keepdim=True).values - x).sqrt()
 
 
 class Untaken(nn.Module):

@@ -47,12 +47,12 @@ def log_of_zero(plan: Plan, level: int) -> Label:
 
 
 def op_backward(plan: Plan, level: int) -> Label:
-    """A root behind a rectifier, or a root in the branch that is not taken."""
+    """A root of zero, or a root in the branch that is not taken."""
     name = plan.acts[-1]
     if level:
         swap(plan, name, lambda old: Untaken())
         return said("numerical_op_backward", EXPLODING, layers=(name, plan.hidden[-1]), onset=(0, 0))
-    swap(plan, name, lambda old: nn.Sequential(nn.ReLU(), Root()))
+    swap(plan, name, lambda old: nn.Sequential(old, Root()))
     near = (f"{name}.1", f"{name}.0", name, plan.hidden[-1])
     return said("numerical_op_backward", EXPLODING, layers=near, onset=(0, 0))
 
