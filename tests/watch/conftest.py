@@ -8,6 +8,7 @@ import pytest
 from neuraldbg import NeuralDbg
 
 _spec = importlib.util.spec_from_file_location("watch_loops", Path(__file__).with_name("loops.py"))
+assert _spec is not None and _spec.loader is not None
 _loops = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_loops)
 
