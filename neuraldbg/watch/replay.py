@@ -82,6 +82,11 @@ def host_value(t: Tensor) -> float | None:
     return float(struct.unpack("<e", raw)[0] if t.dtype is torch.float16 else struct.unpack("<f", b"\0\0" + raw)[0])
 
 
+def _same_bytes(a: Tensor, b: Tensor) -> bool:
+    """Whether two states of a generator are equal, compared where they lie: no operator."""
+    return ctypes.string_at(a.data_ptr(), a.nbytes) == ctypes.string_at(b.data_ptr(), b.nbytes)
+
+
 def bad_value(t: Tensor | None) -> bool:
     """Whether a one-element tensor on the CPU is not finite; False where that cannot be told without waiting."""
     if t is None or t.device.type != "cpu" or t.numel() != 1:
@@ -97,7 +102,7 @@ class Replay:
         self._session = weakref.ref(session)
         self.enabled = session.settings.replay and hasattr(torch._C._autograd, "_get_sequence_nr")
         self.draws: dict[int, bool] = {}  # whether a call of this module draws random numbers
-        self.buffers: dict[int, list[tuple[nn.Module, str]]] = {}
+        self.buffers: dict[int, list[tuple[weakref.ref[nn.Module], str]]] = {}
         self.clear()
 
     def clear(self) -> None:
@@ -145,7 +150,7 @@ class Replay:
         out = next(rerun.parts(output), None)
         call.output = weakref.ref(out) if out is not None else None
         if call.random is not None:  # once it has drawn, its generator is kept at every step
-            drew = not torch.equal(call.random, torch.get_rng_state()) if call.index not in self.draws else True
+            drew = not _same_bytes(call.random, torch.get_rng_state()) if call.index not in self.draws else True
             self.draws[call.index] = self.draws.get(call.index, False) or drew
 
     def backward_starts(self, root: Tensor, loss: Tensor | None) -> None:
@@ -213,13 +218,13 @@ class Replay:
         if index not in self.buffers:
             module = self.session.forward.places[index].ref()
             self.buffers[index] = [
-                (m, name)
+                (weakref.ref(m), name)
                 for m in (module.modules() if module is not None else ())
                 if not isinstance(m, structure.NORMS)
                 for name in m._buffers
             ]
-        found = [(b, b._version) for m, name in self.buffers[index] if (b := m._buffers.get(name)) is not None]
-        return tuple((id(b), version) for b, version in found)
+        owned = [(m, name) for ref, name in self.buffers[index] if (m := ref()) is not None]
+        return tuple((id(b), b._version) for m, name in owned if (b := m._buffers.get(name)) is not None)
 
     # --- the replay ------------------------------------------------------------------------------
 
@@ -264,9 +269,11 @@ class Replay:
                 again = self._forward(call, module, own, deadline)
                 spans.append((call.start, call.end or call.start + again.nodes))
                 if again.bad:
-                    found = next((again.watcher.origins[s] for s in again.bad if s in again.watcher.origins), None)
-                    return (found, "") if found else (None, "what entered the model was not finite")
-                cut = cut or again.watcher.first
+                    known = [again.watcher.origins[s] for s in again.bad if s in again.watcher.origins]
+                    if not known:
+                        return None, "what entered the model was not finite"
+                    return again.watcher.found[min(known)], ""
+                cut = cut or next(iter(again.watcher.found), None)
                 if trigger == "gradient" and (found := self._backward(again, graph.reached.get(k), stand_ins)):
                     return found, ""
         if trigger == "gradient":
@@ -348,7 +355,7 @@ class Replay:
         if not roots or not wanted:
             return None
         watcher, first = again.watcher, _FirstNode(again.watcher)
-        watcher.phase, watcher.first = "backward", None
+        watcher.phase, watcher.found, watcher.origins = "backward", [], {}
         rerun.on_nodes(roots, rerun.sequence() - again.nodes, first.hook)
         upstream = [_gradient_like(t) for t in roots]
         try:
@@ -390,7 +397,7 @@ class _FirstNode:
     def _describe(self, name: str, number: int, custom: bool) -> Found:
         """A function of the user's own: the operator inside its backward; others: where they were called."""
         made = self.watcher.made.get(number)
-        inside = self.watcher.first
+        inside = self.watcher.found[0] if self.watcher.found else None
         place = made.place if made else None
         if custom and inside is not None and inside.file is not None:
             return Found(inside.operator, "backward", place, inside.file, inside.line, inside.detail)

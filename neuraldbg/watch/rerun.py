@@ -40,7 +40,8 @@ class Watcher(TorchDispatchMode):
     """Follows the non-finite values of one call back to the operators that made them.
 
     places: id(module) -> its number. caller: the user's line that called the model. stop: the frame that ends walks of
-    the stack. own: storages that the replay itself has made. origins: storage -> what made its non-finite values.
+    the stack. own: storages that the replay itself has made. found: operators that made non-finite values, in order;
+    origins: storage -> the earliest of them that its values come from, by number.
     """
 
     def __init__(
@@ -49,9 +50,9 @@ class Watcher(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.places, self.caller, self.stop, self.deadline = places, caller, stop, deadline
         self.own: set[int] = set()
-        self.origins: dict[int, Found] = {}
+        self.found: list[Found] = []
+        self.origins: dict[int, int] = {}
         self.made: dict[int, Where] = {}
-        self.first: Found | None = None
         self.phase = "forward"
         self.off = False
         self.stopped = ""
@@ -115,17 +116,17 @@ class Watcher(TorchDispatchMode):
                 for t in made:
                     self.origins.pop(operators.storage(t), None)
             return
-        known = [t for t in given if operators.storage(t) in self.origins and (before or not operators.finite(t))]
-        origin = self.origins[operators.storage(known[0])] if known else None
+        tainted = [t for t in given if operators.storage(t) in self.origins and (before or not operators.finite(t))]
+        origin = min((self.origins[operators.storage(t)] for t in tainted), default=None)
         if origin is None:
             nan_given, inf_given, why = before or self._state(name, given, args, kwargs)
             scalars = [*operators.numbers(args), *operators.numbers(list(kwargs.values()))]
             told = any(v - v != 0 for v in scalars)  # an infinity that the user wrote: a mask, and no accident
             if nan_given or not (nan or not (inf_given or told)):
                 return
-            where = self._where()
-            origin = Found(name, self.phase, where.place, where.file, where.line, why or ("" if nan else "overflow"))
-            self.first = self.first or origin
+            where, origin = self._where(), len(self.found)
+            detail = why or ("" if nan else "overflow")
+            self.found.append(Found(name, self.phase, where.place, where.file, where.line, detail))
         for t in made:
             if not operators.finite(t):
                 self.origins[operators.storage(t)] = origin

@@ -162,6 +162,7 @@ class Session:
     def fail(self, error: Exception) -> None:
         """An error of ours: say it once, stop watching, leave the training alone."""
         self.live = False
+        self.replay.clear()
         self.notes.append(f"watching ended at step {self.clock.step} by an error of NeuralDBG: {error!r}")
         log.error("NeuralDBG stopped watching at step %d: %r", self.clock.step, error, exc_info=error)
         self.remove()
