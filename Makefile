@@ -8,7 +8,7 @@ JUDGE := ../shared/judge/judge.py
 CASES := ../shared/cases
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-services judge wheel clean build up shell down test-docker
+.PHONY: help demo test check test-services judge bench-overhead bench-memory wheel clean build up shell down test-docker
 
 help:  ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,12 @@ test-services: $(READY)  ## Tests that need a browser or node; installs what is 
 judge: $(READY)  ## Labelled trainings against the bars of benchmarks/bars.json.
 	@if [ -d $(CASES) ]; then $(BIN)/python $(JUDGE) $(CASES) --seeds 0 1 --bars benchmarks/bars.json; \
 	else echo "no labelled trainings at $(CASES): nothing to judge"; fi
+
+bench-overhead: $(READY)  ## What watching costs a step, beside the peers: docs/benchmarks/overhead.md.
+	$(BIN)/python -m benchmarks.overhead
+
+bench-memory: $(READY)  ## What watching keeps in memory, over steps and modules: docs/benchmarks/memory.md.
+	$(BIN)/python -m benchmarks.memory
 
 wheel: $(READY)  ## What ships: the spokes inside, the types and the tests against it.
 	rm -rf build dist
