@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from neuraldbg.events import SemanticEvent, observed
-from neuraldbg.record import RunFacts, StepRecord
+from neuraldbg.record import ParameterFacts, ParameterStats, RunFacts, StepRecord
 from neuraldbg.run import median
 from neuraldbg.settings import Settings
 
@@ -14,6 +14,7 @@ STEPS = 8  # optimizer steps with gradient and without any change
 STOPPED = 5
 NOTHING = 3
 WEAK = 1e-3  # of the median gradient: below it an update may be lost to rounding, which is a vanishing gradient
+EPS = {"float32": 2.0**-23, "float64": 2.0**-52}  # in half formats the loss of updates is a finding of its own
 MANUAL = 16  # steps of a loop without an optimizer: it may update only now and then
 
 
@@ -45,7 +46,7 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
         if p.trainable and (s := record.parameters.get(p.name)) is not None and s.moved is not None
     ]
     usual = median([s.gradient for _, s in given if s.gradient]) or 0.0
-    pushed = [(p, s) for p, s in given if s.gradient and s.gradient > WEAK * usual]
+    pushed = [(p, s) for p, s in given if s.gradient and s.gradient > WEAK * usual and not _lost(p, s, record, facts)]
     if not rated or not pushed:
         return state, events
     still = Counter(state.still)
@@ -73,6 +74,14 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
             )
         )
     return _updates_stop(state, record, now, events, needed)
+
+
+def _lost(p: ParameterFacts, s: ParameterStats, record: StepRecord, facts: RunFacts) -> bool:
+    """Whether a plain gradient step this small is lost to rounding: then the gradient has vanished, nothing is stuck."""
+    eps = EPS.get(p.dtype)
+    if eps is None or p.owner is None or p.owner >= len(facts.optimizers) or facts.optimizers[p.owner].kind != "SGD":
+        return False
+    return max(record.rates, default=0.0) * (s.gradient or 0.0) < eps * (s.weight or 0.0)
 
 
 def _updates_stop(

@@ -36,7 +36,8 @@ def verdict(run: Run, hypotheses: Sequence[CausalHypothesis], notes: Sequence[Ca
         return Verdict.FAILED
     if not run.finished:
         return Verdict.RUNNING
-    if notes or next(lasting(run, *HARMFUL), None) is not None:
+    measured = (e for e in lasting(run, *HARMFUL) if not e.metadata.get("absolute"))  # a constant hurts nobody
+    if notes or next(measured, None) is not None:
         return Verdict.WARNING
     shares = (value(e, "share", 0.0) >= HARMFUL_SHARE[e.symptom] for e in lasting(run, *HARMFUL_SHARE))
     return Verdict.WARNING if any(shares) else Verdict.HEALTHY

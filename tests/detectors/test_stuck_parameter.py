@@ -7,7 +7,7 @@ import pytest
 
 from neuraldbg.detectors import stuck_parameter
 from neuraldbg.record import ParameterStats, RunFacts, StepRecord
-from neuraldbg.testing import facts, feed, module, parameter, parameter_stats, record
+from neuraldbg.testing import facts, feed, module, optimizer, parameter, parameter_stats, record
 
 NET = facts(module("base", 0), module("head", 1), parameters=(parameter("base.weight", None), parameter("head.weight")))
 found = partial(feed, stuck_parameter, facts=NET)
@@ -39,6 +39,18 @@ def test_a_parameter_that_moved_once_is_trained_and_may_rest() -> None:
 @pytest.mark.parametrize("gradient", [None, 0.0, 1e-5], ids=["none", "zero", "lost in rounding"])
 def test_a_parameter_that_gets_no_gradient_to_speak_of_cannot_move(gradient: float | None) -> None:
     assert found(steps(40, parameter_stats(gradient, moved=False), parameter_stats(0.1))) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "gradient", "told"), [("SGD", 1e-7, False), ("SGD", 1e-3, True), ("Adam", 1e-7, True)]
+)
+def test_a_plain_step_below_the_last_digit_of_the_weights_is_no_stuck_parameter(
+    kind: str, gradient: float, told: bool
+) -> None:
+    both = tuple(parameter(name, dtype="float32") for name in ("base.weight", "head.weight"))
+    net = facts(parameters=both, optimizers=(optimizer(kind),))
+    weak = parameter_stats(gradient, moved=False, weight=1.0)
+    assert bool(found(steps(40, weak, parameter_stats(gradient)), facts=net)) is told
 
 
 def test_what_was_not_watched_did_not_stand_still() -> None:
