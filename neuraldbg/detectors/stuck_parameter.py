@@ -79,9 +79,10 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
 def _lost(p: ParameterFacts, s: ParameterStats, record: StepRecord, facts: RunFacts) -> bool:
     """Whether a plain gradient step this small is lost to rounding: then the gradient has vanished, nothing is stuck."""
     eps = EPS.get(p.dtype)
-    if eps is None or p.owner is None or p.owner >= len(facts.optimizers) or facts.optimizers[p.owner].kind != "SGD":
+    held = facts.optimizers[p.owner] if p.owner is not None and p.owner < len(facts.optimizers) else None
+    if eps is None or held is None or held.kind != "SGD" or not record.rates:
         return False
-    return max(record.rates, default=0.0) * (s.gradient or 0.0) < eps * (s.weight or 0.0)
+    return max(record.rates) * (s.gradient or 0.0) < eps * (s.weight or 0.0)
 
 
 def _updates_stop(

@@ -50,7 +50,7 @@ def test_a_plain_step_below_the_last_digit_of_the_weights_is_no_stuck_parameter(
     both = tuple(parameter(name, dtype="float32") for name in ("base.weight", "head.weight"))
     net = facts(parameters=both, optimizers=(optimizer(kind),))
     weak = parameter_stats(gradient, moved=False, weight=1.0)
-    assert bool(found(steps(40, weak, parameter_stats(gradient)), facts=net)) is told
+    assert bool(found(steps(40, weak, parameter_stats(gradient), rates=(0.1,)), facts=net)) is told
 
 
 def test_what_was_not_watched_did_not_stand_still() -> None:
