@@ -131,7 +131,7 @@ def reason(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
         return ""
     if name in _OVER_ALL and not given.numel():
         return "empty"
-    if name in ("batch_norm", "layer_norm", "group_norm") and _zero(args[-1] if args else None):
+    if name in ("batch_norm", "layer_norm", "group_norm") and _vanishes(args[-1], given):
         return "zero_divisor"
     if name in _DIVIDES:
         divisor = args[1] if name not in ("reciprocal", "rsqrt") and len(args) > 1 else given
@@ -152,6 +152,11 @@ def reason(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
 
 def _zero(value: Any) -> bool:
     return bool((value == 0).any()) if isinstance(value, Tensor) else value == 0
+
+
+def _vanishes(eps: Any, like: Tensor) -> bool:
+    """Whether a number is zero in the format of this tensor."""
+    return isinstance(eps, float) and not torch.full((), eps, dtype=like.dtype)
 
 
 def _power(base: Tensor, exponent: Any) -> str:

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.record import Culprit
-from neuraldbg.watch import hooks, lossgraph, operators, rerun, signals, structure
+from neuraldbg.watch import hooks, lossgraph, operators, rerun, signals
 from neuraldbg.watch.lossgraph import LossGraph
 from neuraldbg.watch.operators import Found
 from neuraldbg.watch.rerun import Stopped, Watcher
@@ -109,7 +109,8 @@ class Replay:
         """Forget the open step."""
         self.calls: deque[Call] = deque(maxlen=CALLS)
         self.graph: LossGraph | None = None
-        self.loss_bad = self.scaled = False
+        self.loss_bad = False
+        self.scaled: bool | None = None  # whether a GradScaler was given a loss that is not finite; None: no scaler
         self.found: Found | None = None
 
     @property
@@ -153,11 +154,15 @@ class Replay:
             drew = not _same_bytes(call.random, torch.get_rng_state()) if call.index not in self.draws else True
             self.draws[call.index] = self.draws.get(call.index, False) or drew
 
+    def loss_scaled(self, loss: Any) -> None:
+        """A GradScaler multiplies this loss; what overflows by that is its own business."""
+        self.scaled = isinstance(loss, Tensor) and bad_value(loss)
+
     def backward_starts(self, root: Tensor, loss: Tensor | None) -> None:
         """The loss is there, and its graph still has what autograd saved."""
         if not self.enabled or not self.calls:
             return
-        self.loss_bad = bad_value(loss)
+        self.loss_bad = bad_value(loss) if self.scaled is None else self.scaled
         ended = all(c.end is not None for c in self.calls)
         if ended or self.loss_bad:
             spans = [(c.start, c.end or c.start) for c in self.calls]
@@ -169,7 +174,7 @@ class Replay:
             return
         if self.loss_bad:
             self._run("loss")
-        elif not self.scaled and self._gradient_bad():  # what a GradScaler meets it skips
+        elif self.scaled is None and self._gradient_bad():  # what a GradScaler meets it skips
             self._run("gradient")
         elif self.calls:
             self.graph = None
@@ -214,13 +219,13 @@ class Replay:
             return bad_value(min(grads, key=Tensor.numel).sum(dtype=torch.float32))
 
     def _buffer_versions(self, index: int) -> tuple[tuple[int, int], ...]:
-        """Identity and version of the buffers that are no running statistics of a norm."""
+        """Identity and version of the users' own buffers; those of torch's modules are running statistics."""
         if index not in self.buffers:
             module = self.session.forward.places[index].ref()
             self.buffers[index] = [
                 (weakref.ref(m), name)
                 for m in (module.modules() if module is not None else ())
-                if not isinstance(m, structure.NORMS)
+                if not type(m).__module__.startswith("torch.")
                 for name in m._buffers
             ]
         owned = [(m, name) for ref, name in self.buffers[index] if (m := ref()) is not None]

@@ -90,7 +90,7 @@ def _wrap_scaler() -> Callable[[], None]:
     def scale(self: GradScaler, outputs: Any) -> Any:
         if self.is_enabled():
             for session in sessions():
-                session.replay.scaled = True
+                session.replay.loss_scaled(outputs)
         return original_scale(self, outputs)
 
     GradScaler.step = step  # type: ignore[method-assign]

@@ -59,7 +59,7 @@ def describe(name: str, module: nn.Module) -> ModuleFacts:
     """The facts that the module object itself gives."""
     own = list(module.parameters(recurse=False))
     own = [p for p in own if not isinstance(p, nn.parameter.UninitializedParameter)]
-    weight = getattr(module, "weight", None)
+    weight = module._parameters.get("weight")  # a parametrised one is computed when asked for, and may change by it
     width = weight.shape[0] if isinstance(weight, Tensor) and weight.dim() > 1 else None
     return ModuleFacts(
         name=name,
