@@ -69,15 +69,15 @@ def where(bad: SemanticEvent) -> str:
 
     >>> from neuraldbg.events import observed
     >>> where(observed("nonfinite_gradient", 3, operator="sqrt", file="model.py", line=12, place="model"))
-    'sqrt at model.py:12; '
+    'operator sqrt at model.py:12; '
     """
     operator, file, line = (bad.metadata.get(key) for key in ("operator", "file", "line"))
     if not operator:
         return ""
     at = f"{file}:{line}" if file else ""
     if bad.metadata.get("place") == "loss":
-        return f"{operator} in the loss{f', backward called at {at}' if at else ''}; "
-    return f"{operator}{f' at {at}' if at else ''}; "
+        return f"operator {operator} in the loss{f', backward called at {at}' if at else ''}; "
+    return f"operator {operator}{f' at {at}' if at else ''}; "
 
 
 def divides(bad: SemanticEvent) -> bool:

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.reasoning.outcome import value
-from neuraldbg.rules._nonfinite import PREDICTS, first_place, where, half
+from neuraldbg.rules._nonfinite import PREDICTS, first_place, half, where
 from neuraldbg.run import Run
 
 USUAL_LG = 1.0  # decades of growth in the steps before; a derivative that fails at one point needs none

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from neuraldbg.diagnosis import Claim
 from neuraldbg.events import SemanticEvent
 from neuraldbg.reasoning.outcome import value
-from neuraldbg.rules._nonfinite import PREDICTS, attention_row, divides, first_forward, where, half
+from neuraldbg.rules._nonfinite import PREDICTS, attention_row, divides, first_forward, half, where
 from neuraldbg.run import Run
 
 

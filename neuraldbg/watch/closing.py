@@ -62,6 +62,7 @@ def flush(session: Session) -> None:
         loss = None if loss is None else float(loss)
         place = ("gradient", None) if bad else ("loss", None) if loss is not None and not math.isfinite(loss) else None
         first = with_culprit(place, record.culprit)
+        session.replay.say_unknown(record.step, first)
         session.hand_on(replace(record, loss=loss, gradient_norm=norm, first_bad=first))
 
 
@@ -118,6 +119,7 @@ def sampled(session: Session) -> None:
     watch_band(session, norm)
     culprit = session.replay.step_ends(told)
     bad = with_culprit(first_bad(session, given, layers, told, gradients, parameters), culprit)
+    session.replay.say_unknown(session.clock.step, bad)
     session.weights_bad = any(not p.weight_finite for p in parameters.values())
     if session.count < 4 or session.count % 50 == 0:
         session.facts = build_facts(session)

@@ -32,6 +32,7 @@ from neuraldbg.watch.rerun import Stopped, Watcher
 if TYPE_CHECKING:
     from neuraldbg.watch.session import Session
 
+HOST = "cpu"  # where a value can be read without waiting
 CALLS = 8  # of the open step that are kept: a GAN makes four, a loop over time may make hundreds
 FIRST = 4  # parameters one of whose gradients stands for all on light steps: a NaN runs down to the first layers
 _C_TYPES = {torch.float32: ctypes.c_float, torch.float64: ctypes.c_double}
@@ -101,6 +102,7 @@ class Replay:
     def __init__(self, session: Session) -> None:
         self._session = weakref.ref(session)
         self.enabled = session.settings.replay and hasattr(torch._C._autograd, "_get_sequence_nr")
+        self.device = HOST
         self.draws: dict[int, bool] = {}  # whether a call of this module draws random numbers
         self.buffers: dict[int, list[tuple[weakref.ref[nn.Module], str]]] = {}
         self.clear()
@@ -124,7 +126,10 @@ class Replay:
     def called(self, index: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The user's loop calls a watched module."""
         place = self.session.forward.places[index]
-        if not self.enabled or place.buffer.device.type != "cpu":
+        if not self.enabled:
+            return
+        self.device = place.buffer.device.type
+        if self.device != HOST:
             return
         autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
         call = Call(
@@ -200,6 +205,18 @@ class Replay:
         names.fix(self.session)
         module = names.module(found.place) if found.place is not None else None
         return Culprit(module, found.operator, found.file, found.line, found.phase, found.detail)
+
+    def say_unknown(self, step: int, place: tuple[str, str | None] | None) -> None:
+        """A step was not finite and no replay was started: say why, once."""
+        if not self.enabled or place is None or place[0] not in ("forward", "loss", "gradient"):
+            return
+        self.enabled = False
+        why = "no call of the model was seen"
+        if self.device != HOST:
+            why = f"the model is on {self.device} and a look at each step would wait for it"
+        elif self.scaled is not None:
+            why = "non-finite gradients were left to the GradScaler"
+        self.session.notes.append(f"replay of step {step}: not made, {why}; the operator is unknown")
 
     def _gradient_bad(self) -> bool:
         """Whether a gradient is not finite: from the norms where they were taken, else from one of the first layers."""

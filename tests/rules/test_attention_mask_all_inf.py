@@ -33,3 +33,12 @@ def test_scores_that_exploded_before_are_another_cause() -> None:
 
 def test_a_row_without_a_visible_position() -> None:
     explains(run(bad(), facts=MODEL), layer="softmax", step=12, failure="data_anomaly")
+
+
+def test_an_operator_that_is_no_softmax_is_another_cause() -> None:
+    silent(run(bad(operator="div", detail="zero_divisor"), facts=MODEL))
+
+
+def test_a_softmax_of_a_function_is_known_by_its_operator() -> None:
+    masked = bad("out", operator="softmax", detail="masked_row", file="net.py", line=7, place="model")
+    assert "softmax at net.py:7" in explains(run(masked, facts=MODEL), layer="out").summary

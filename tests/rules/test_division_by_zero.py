@@ -38,3 +38,24 @@ def test_a_mean_over_nothing() -> None:
 
 def test_a_power_of_zero_named_by_its_operator() -> None:
     explains(run(bad(operator="pow", inf_share=0.1)), layer="conv1")
+
+
+def test_an_operator_that_overflowed_divides_by_no_zero() -> None:
+    silent(run(bad(operator="div", detail="overflow")))
+
+
+def test_a_loss_of_unknown_operator_is_no_evidence() -> None:
+    silent(run(observed("loss_nonfinite", 75, operator=None, place="loss", detail="")))
+
+
+def test_the_operator_and_its_line_are_said() -> None:
+    claim = explains(
+        run(bad(operator="div", detail="zero_divisor", file="net.py", line=7, place="model")), layer="conv1"
+    )
+    assert claim.summary == "operator div at net.py:7; the divisor holds zeros"
+
+
+def test_a_mean_over_nothing_in_the_loss() -> None:
+    loss = observed("loss_nonfinite", 75, operator="mean", detail="empty", file="train.py", line=9, place="loss")
+    claim = explains(run(loss), layer=None, step=75)
+    assert claim.summary == "operator mean in the loss, backward called at train.py:9; it is taken over nothing"

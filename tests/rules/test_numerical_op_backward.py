@@ -41,3 +41,8 @@ def test_a_rectifier_has_no_derivative_that_fails() -> None:
 
 def test_without_facts_the_place_itself_is_named() -> None:
     explains(run(bad()), layer="lin2")
+
+
+def test_where_the_operator_is_known_its_own_module_is_named() -> None:
+    known = bad(operator="sqrt", file="net.py", line=7, place="model")
+    assert "sqrt at net.py:7" in explains(run(known, facts=MODEL), layer="lin2").summary

@@ -51,3 +51,12 @@ def test_a_logarithm_named_by_its_operator() -> None:
 
 def test_bfloat16_has_the_range_of_float32() -> None:
     explains(run(bad(dtype="bfloat16")), layer="exp")
+
+
+def test_a_loss_that_grew_too_large_is_another_cause() -> None:
+    silent(run(observed("loss_nonfinite", 0, operator="mse_loss", place="loss", detail="overflow")))
+
+
+def test_a_logarithm_of_zero_in_the_loss() -> None:
+    loss = observed("loss_nonfinite", 3, operator="log", place="loss", detail="zero_argument", file="a.py", line=2)
+    assert "log in the loss, backward called at a.py:2" in explains(run(loss), layer=None, step=3).summary
