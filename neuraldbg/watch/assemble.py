@@ -168,7 +168,7 @@ def build_facts(session: Session) -> RunFacts:
             dtype=p.dtype,
         )
         for i, p in enumerate(forward.places)
-        if p.model not in session.dropped
+        if p.model not in session.dropped and not p.gone
     )
     items = tuple(
         dataclasses.replace(
@@ -180,7 +180,7 @@ def build_facts(session: Session) -> RunFacts:
             trainable=p.requires_grad if (p := w.ref()) is not None else w.facts.trainable,
         )
         for i, w in enumerate(parameters.items)
-        if session.names.parameter_model[i] not in session.dropped
+        if session.names.parameter_model[i] not in session.dropped and not w.gone
     )
     has = {"norm": any(f.norm_over for f in modules), "recurrent": any(f.recurrent for f in modules)}
     seen = sum(f.order is not None for f in modules)
@@ -213,7 +213,7 @@ def build_facts(session: Session) -> RunFacts:
             parameters_seen=sum(
                 w.ended is not None or not w.facts.trainable
                 for i, w in enumerate(parameters.items)
-                if session.names.parameter_model[i] not in session.dropped
+                if session.names.parameter_model[i] not in session.dropped and not w.gone
             ),
             steps=session.count,
             steps_sampled=session.sampled_count,

@@ -35,11 +35,9 @@ class Attachment:
         model = session.forward.places[numbers[0]].ref()
         known = self.wrappers.setdefault(number, weakref.ref(wrapper))()  # after a pause only the model is given
         wrapper = wrapper if known is None else known
-        for k, item in enumerate(session.parameters.items):
-            p = item.ref()
-            if session.names.parameter_model[k] == number and p is not None and p.requires_grad:
-                handle = p.register_post_accumulate_grad_hook(hooks.AfterGradient(session, k))
-                self.fixed.append((number, handle))
+        for k in range(len(session.parameters.items)):
+            if session.names.parameter_model[k] == number:
+                self.hang_parameter(session, number, k)
         places = [session.forward.places[i] for i in numbers]
         root = places[0]
         if wrapper is not model:  # hooks of a module that is not torch's own are called outside the graph
@@ -52,7 +50,7 @@ class Attachment:
             for place in places:  # blocks inside are traced with the whole
                 place.in_place = False
         for i in numbers:
-            self._wake(session, i)
+            self.wake_one(session, i)
         self.entries.add(numbers[0])
         if wrapper is not model:  # the wrapper's own hooks run outside the compiled graph: inputs are seen there
             before, after = hooks.BeforeCompiled, hooks.AfterCompiled
@@ -64,6 +62,20 @@ class Attachment:
         self.fixed.append((number, wrapper.register_forward_pre_hook(entry, with_kwargs=True)))
         self.fixed.append((number, wrapper.register_forward_hook(after(session, numbers[0]))))
 
+    def hang_parameter(self, session: Session, number: int, k: int) -> None:
+        """Hang the hook of one parameter."""
+        item = session.parameters.items[k]
+        p = item.ref()
+        if p is not None and p.requires_grad and not item.gone:
+            handle = p.register_post_accumulate_grad_hook(hooks.AfterGradient(session, k))
+            self.fixed.append((number, handle))
+
+    def let_go(self, i: int) -> None:
+        """Take the hooks of one module off, for it is no longer part of its model."""
+        held = self.inner.get(i, [])
+        while held:
+            held.pop().remove()
+
     def _hide_blocks(self, session: Session, places: list[Place]) -> None:
         """Blocks that are compiled each by itself share a graph, which hooks that differ inside them would multiply."""
         blocks = tuple(p.name + "." for p in places if p.in_place or p.at is not None)
@@ -74,10 +86,11 @@ class Attachment:
                 "no layer inside a block that is compiled by itself is looked at, only the block's output"
             )
 
-    def _wake(self, session: Session, i: int) -> None:
+    def wake_one(self, session: Session, i: int) -> None:
+        """Hang the hooks of one module that has none."""
         place = session.forward.places[i]
         module = place.ref()
-        if module is None or place.hidden:
+        if module is None or place.hidden or place.gone:
             return
         wrapper = place.at() if place.at is not None else None
         module = module if wrapper is None else wrapper
@@ -93,7 +106,7 @@ class Attachment:
         """For a sampled step: every module has its hooks."""
         if not self.awake:
             for i in range(len(session.forward.places)):
-                self._wake(session, i)
+                self.wake_one(session, i)
             self.awake = True
 
     def rest(self, session: Session) -> None:

@@ -44,6 +44,7 @@ class Place:
     at: weakref.ref[nn.Module] | None = None  # the compiled wrapper that is called in its stead
     in_place: bool = False  # compiled by its own `compile()`
     hidden: bool = False  # without hooks, see attach.py
+    gone: bool = False  # no longer part of its model
 
     @property
     def function(self) -> str:
@@ -76,12 +77,19 @@ class ForwardWatch:
 
     def add(self, model: int, module: nn.Module) -> list[int]:
         """Take in all modules of a model; returns their numbers."""
-        wrappers = {id(inner): m for m in module.modules() if (inner := structure.inner_of(m)) is not None}
-        named = [
+        return self.extend(model, module, self.named(module))
+
+    def named(self, module: nn.Module) -> list[tuple[str, nn.Module]]:
+        """The modules of a model that are watched, by their public names."""
+        return [
             (n.replace("._orig_mod", ""), m)
             for n, m in module.named_modules()
-            if not n.startswith("parametrizations.") and ".parametrizations." not in n and structure.inner_of(m) is None
+            if "parametrizations" not in n.split(".") and structure.inner_of(m) is None
         ]
+
+    def extend(self, model: int, module: nn.Module, named: list[tuple[str, nn.Module]]) -> list[int]:
+        """Take in some modules of a model, with rows of their own."""
+        wrappers = {id(inner): m for m in module.modules() if (inner := structure.inner_of(m)) is not None}
         device = next((p.device for p in module.parameters()), torch.device("cpu"))
         buffer = torch.full((len(named), WIDTH), UNSEEN, device=device)
         first = len(self.places)

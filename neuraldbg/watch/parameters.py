@@ -35,6 +35,7 @@ class Watched:
     carried: bool = False
     previous: Tensor | None = None
     start_rms: float | None = None
+    gone: bool = False  # no longer part of its model
 
 
 @dataclass
@@ -60,12 +61,17 @@ class ParameterWatch:
         self.pointing: Tensor | None = None
         self.snapshot_step: int | None = None
         self.most = SAMPLE
+        self.lazy = False  # whether parameters still wait for their shape
 
     def add(self, model: nn.Module, modules: dict[int, str]) -> None:
-        """Take in a model's parameters; `modules` maps id(module) to its name."""
+        """Take in a model's parameters that are not known yet; `modules` maps id(module) to its name."""
+        self.lazy = False
         for module_name, module in model.named_modules(remove_duplicate=True):
             for name, p in module.named_parameters(recurse=False):
-                if id(p) in self.index or isinstance(p, nn.parameter.UninitializedParameter):
+                if isinstance(p, nn.parameter.UninitializedParameter):
+                    self.lazy = True
+                    continue
+                if id(p) in self.index:
                     continue
                 self.index[id(p)] = len(self.items)
                 start = p.detach().float() if p.numel() else None
@@ -82,8 +88,22 @@ class ParameterWatch:
         total = sum(min(w.facts.numel, SAMPLE) for w in self.items) or 1
         self.most = SAMPLE if total * 4 <= self.budget else max(16, int(SAMPLE * self.budget / (total * 4)))
 
+    def replace(self, i: int, p: Tensor) -> None:
+        """Another tensor stands in the place of parameter i."""
+        w = self.items[i]
+        w.ref, w.previous, w.mark, w.ended, w.tainted = weakref.ref(p), None, None, None, False
+        self.index = {k: n for k, n in self.index.items() if n != i} | {id(p): i}
+
+    def forget_owners(self) -> None:
+        """Let every optimizer's parameters be read anew when it steps, for some were replaced."""
+        self.index = {id(p): i for i, w in enumerate(self.items) if (p := w.ref()) is not None and not w.gone}
+        for w in self.items:
+            w.owner = None
+        for owner in self.owners:
+            owner.groups = -1
+
     def live(self) -> list[tuple[Watched, Tensor]]:
-        return [(w, p) for w in self.items if (p := w.ref()) is not None]
+        return [(w, p) for w in self.items if (p := w.ref()) is not None and not w.gone]
 
     # --- gradients -----------------------------------------------------------------------------
 
@@ -201,7 +221,9 @@ class ParameterWatch:
     def measure(self, step: int) -> tuple[list[int], list[Tensor]]:
         """After the step: (indices, scalars) of weight norms, then update norms; the copies move on."""
         now = [
-            (i, flat_sample(p, self.most)) for i, w in enumerate(self.items) if (p := w.ref()) is not None and p.numel()
+            (i, flat_sample(p, self.most))
+            for i, w in enumerate(self.items)
+            if (p := w.ref()) is not None and p.numel() and not w.gone
         ]
         if not now:
             return [], []

@@ -27,6 +27,7 @@ from neuraldbg.watch.clock import StepClock
 from neuraldbg.watch.forward import ForwardWatch, first_tensor
 from neuraldbg.watch.governor import Governor, Level
 from neuraldbg.watch.parameters import ParameterWatch, rates_of
+from neuraldbg.watch.refresh import refresh, signature
 from neuraldbg.watch.replay import Replay
 
 log = logging.getLogger("neuraldbg")
@@ -95,6 +96,7 @@ class Session:
         self.light: list[tuple[StepRecord, float | Tensor | None, Tensor | None, Tensor | float]] = []
         self.weights_bad = False
         self.dropped: set[int] = set()
+        self.signatures: dict[int, int] = {}
         self.exception: tuple[str, str | None] | None = None
         self.replay = Replay(self)
         self._clear()
@@ -135,6 +137,7 @@ class Session:
         self.parameters.add(model, modules)
         self.names.parameter_model += [number] * (len(self.parameters.items) - before)
         self.attachment.hang(self, number, wrapper)
+        self.signatures[number] = signature(model)
         self.live = True
 
     def remove(self, number: int | None = None) -> None:
@@ -250,6 +253,8 @@ class Session:
             self._boundary()
         if not self.begun:
             self._begin(traced=not self.clock.forwards)
+        elif self.parameters.lazy and self.sampling:
+            refresh(self)  # lazy modules have their parameters by now
         loss = losses.unscaled(root)[0] if root.numel() == 1 else None
         found = None
         if self.sampling:
@@ -375,6 +380,7 @@ class Session:
         self.level = self.governor.decide(self.count, time.perf_counter(), self.spent)
         self.sampling = self.level is Level.FULL
         if self.sampling:
+            refresh(self)
             self.attachment.wake(self)
             self.forward.begin(clear=not traced)
             with torch.no_grad():

@@ -1,0 +1,90 @@
+"""What a model is made of can change while it is watched: parameters and modules that were replaced are taken in again.
+
+`load_state_dict(assign=True)`, a parametrization, SyncBatchNorm, an adapter or sharding put new objects in the places of
+old ones, and hooks stay with the old. So the identities are compared where a sampled step begins; lazy modules, whose
+parameters get a shape in their first call, are taken in the same way.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from neuraldbg.watch import structure
+
+if TYPE_CHECKING:
+    from neuraldbg.watch.session import Session
+
+
+def signature(model: nn.Module) -> int:
+    """A number that changes when a module or a parameter of the model is another object than before."""
+    parts: list[int] = []
+    waiting = [model]
+    while waiting:
+        module = waiting.pop()
+        parts.append(id(module))
+        parts.extend(map(id, module._parameters.values()))
+        waiting.extend(m for m in module._modules.values() if m is not None)
+    return hash(tuple(parts))
+
+
+def refresh(session: Session) -> None:
+    """Take in whatever is new; costs a look at every module when nothing is."""
+    for number, (_, ref) in enumerate(session.models):
+        model = ref()
+        if model is None or number in session.dropped:
+            continue
+        now = signature(model)
+        known = session.signatures.get(number)
+        owners = session.names.parameter_model
+        lost = any(w.ref() is None and owners[i] == number and not w.gone for i, w in enumerate(session.parameters.items))
+        if known != now or lost or session.parameters.lazy:
+            _modules(session, number, model)
+            _parameters(session, number, model)
+            session.signatures[number] = now
+
+
+def _modules(session: Session, number: int, model: nn.Module) -> None:
+    forward = session.forward
+    known = {p.name: i for i, p in enumerate(forward.places) if p.model == number and not p.gone}
+    named = dict(forward.named(model))
+    for name, i in known.items():
+        place, module = forward.places[i], named.get(name)
+        if module is None:
+            place.gone = True
+            session.attachment.let_go(i)
+        elif place.ref() is not module or place.facts.kind != type(module).__name__:
+            if place.ref() is not module:
+                session.attachment.let_go(i)
+            place.ref, place.facts = weakref.ref(module), structure.describe(name, module)
+            session.attachment.wake_one(session, i)
+    new = [(name, module) for name, module in named.items() if name not in known]
+    for i in forward.extend(number, model, new):
+        session.attachment.wake_one(session, i)
+
+
+def _parameters(session: Session, number: int, model: nn.Module) -> None:
+    watch = session.parameters
+    owners = session.names.parameter_model
+    known = {(w.module, w.name): i for i, w in enumerate(watch.items) if owners[i] == number and not w.gone}
+    places = {id(m): p.name for p in session.forward.places if p.model == number and (m := p.ref()) is not None}
+    here = set()
+    for path, module in model.named_modules():
+        for name, p in module.named_parameters(recurse=False):
+            key = (places.get(id(module), path), name)
+            here.add(key)
+            i = known.get(key)
+            if i is not None and watch.items[i].ref() is not p:
+                watch.replace(i, p)
+                session.attachment.hang_parameter(session, number, i)
+    for key, i in known.items():
+        if key not in here:
+            watch.items[i].gone = True
+    before = len(watch.items)
+    watch.add(model, places)
+    owners += [number] * (len(watch.items) - before)
+    for i in range(before, len(watch.items)):
+        session.attachment.hang_parameter(session, number, i)
+    watch.forget_owners()
