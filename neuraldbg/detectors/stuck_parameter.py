@@ -77,7 +77,7 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
 
 
 def _lost(p: ParameterFacts, s: ParameterStats, record: StepRecord, facts: RunFacts) -> bool:
-    """Whether a plain gradient step this small is lost to rounding: then the gradient has vanished, nothing is stuck."""
+    """Whether a plain step this small is lost to rounding: then the gradient has vanished, nothing is stuck."""
     eps = EPS.get(p.dtype)
     held = facts.optimizers[p.owner] if p.owner is not None and p.owner < len(facts.optimizers) else None
     if eps is None or held is None or held.kind != "SGD" or not record.rates:

@@ -11,7 +11,7 @@ from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.run import median
 from neuraldbg.settings import Settings
 
-HEAD, TAIL = 10, 10
+HEAD, TAIL = 3, 10
 DIES_LG = -2.2  # healthy training converges by up to 1.6 decades (evidence.md 2: decay)
 BEGINS_LG = -1.0
 
@@ -61,7 +61,7 @@ def _holds_output(facts: RunFacts, k: int) -> bool:
 
 
 def follow(g: Group, value: float, step: int) -> Group:
-    if len(g.head) < 3:
+    if len(g.head) < HEAD:
         return replace(g, head=(*g.head, value))
     usual = max(g.head)
     fallen = lg(value) - lg(usual) < BEGINS_LG

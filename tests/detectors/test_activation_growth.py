@@ -58,3 +58,7 @@ def test_of_two_layers_that_grow_in_one_step_the_first_in_forward_order_is_named
     both = [record(k, layers={n: layer_stats(1.0 if k < 10 else 1e5) for n in ("fc2", "fc1")}) for k in range(15)]
     (event,) = found(both)
     assert event.layer_name == "fc1"
+
+
+def test_two_samples_beyond_the_limit_are_enough() -> None:
+    assert len(found(sizes(*USUAL, 2100.0, 2100.0))) == 1

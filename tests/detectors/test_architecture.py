@@ -129,3 +129,7 @@ def test_ten_steps_in_eval_mode_are_dated_from_the_first() -> None:
     (event,) = found([seen("bn", step=k, training=k < 5) for k in range(30)], facts=MODEL)
     assert (event.symptom, event.layer_name, event.step) == ("eval_mode", None, 5)
     assert event.metadata["modules"] == 1
+
+
+def test_the_tenth_step_in_eval_mode_is_enough() -> None:
+    assert len(found([seen("bn", step=k, training=False) for k in range(10)], facts=MODEL)) == 1

@@ -61,3 +61,9 @@ def test_attention_that_begins_one_hot_is_dated_from_its_first_step() -> None:
 def test_attention_that_collapses_later_is_told_once_after_five_samples() -> None:
     (event,) = found(rows(*[0.9] * 20, *[0.05] * 30))
     assert (event.step, event.metadata["at_start"]) == (24, False)
+
+
+def test_just_beyond_the_limits_it_is_told() -> None:
+    assert len(found(rows(*[0.34] * 5))) == 1
+    assert len(found(rows(*[0.9] * 5, *[0.14] * 5))) == 1
+    assert len(found(rows(*[0.2] * 5), facts=facts(module("attn.softmax", 3, "softmax", width=3)))) == 1

@@ -48,3 +48,7 @@ def test_steps_that_were_not_looked_at_do_not_break_the_row() -> None:
     between = [record(0, sampled=False)]
     (event,) = found([looked[0], *between, looked[1], *between, looked[2]])
     assert event.step == 0
+
+
+def test_two_tensors_of_five_are_still_the_smaller_part() -> None:
+    assert found(steps(*[(True, True, False, False, False)] * 20)) == []

@@ -61,3 +61,7 @@ def test_a_model_whose_output_layer_is_unknown_is_judged_by_its_last_layer() -> 
     assert found(spreads(60, fc1=0.0, fc2=0.3), facts=plain) == []
     (event,) = found(spreads(60, fc1=0.3, fc2=0.0), facts=plain)
     assert event.layer_name == "fc2"
+
+
+def test_three_constant_steps_are_enough_from_the_tenth_on() -> None:
+    assert len(found(spreads(3, 8, fc1=0.5, fc2=0.5, head=9e-5))) == 1

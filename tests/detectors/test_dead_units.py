@@ -116,3 +116,8 @@ def test_a_layer_that_dies_a_second_time_did_not_start_dead() -> None:
 def test_a_silent_layer_has_no_ratio() -> None:
     (event,) = found(shares(1.0, rms=0.0))
     assert event.metadata["ratio"] is None
+
+
+def test_a_layer_of_which_a_part_lives_is_not_silenced_by_its_bias() -> None:
+    net = facts(*NET.modules, parameters=(parameter("fc1.weight"), parameter("fc1.bias", dims=1, mean=-4.9)))
+    assert [e.symptom for e in found(shares(*[0.85] * 3, rms=5.0), facts=net)] == ["dead_units"]

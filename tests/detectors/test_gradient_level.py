@@ -120,3 +120,14 @@ def test_a_gradient_beyond_a_limit_is_seen_from_step_0_once_and_with_little_conf
 def test_the_limits_are_settings() -> None:
     (event,) = found(layers(5e-3), facts=NET, settings=make(threshold_vanishing=1e-2))
     assert event.symptom == "vanishing_gradient"
+
+
+def test_growth_just_beyond_two_decades_is_told() -> None:
+    assert len(found(norms(*[1.0] * 10, *[120.0, 130.0, 140.0]))) == 1
+
+
+@pytest.mark.parametrize(("size", "told"), [(0.06, 1), (0.11, 0)])
+def test_flat_means_within_a_tenth_for_twenty_steps(size: float, told: int) -> None:
+    high = [30.0 * (1 + size / 1.4826 * (1 if k % 2 else -1)) for k in range(20)]
+    assert len(found(norms(*[1.0] * 10, *high))) == told
+    assert found(norms(*[1.0] * 10, *high[:19])) == []

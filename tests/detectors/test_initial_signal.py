@@ -141,3 +141,9 @@ def test_a_recurrent_state_that_grows_over_time_is_told(rms: float) -> None:
     (event,) = found([record(0, layers={"rnn": layer_stats(rms)})], facts=RNN)
     assert (event.symptom, event.layer_name, event.step) == ("recurrent_growth", "rnn", 0)
     assert event.metadata["inputs_lg"] == pytest.approx(0.0)
+
+
+def test_just_beyond_the_limits_it_is_told() -> None:
+    assert [e.symptom for e in events(0.0, -0.95, -0.95, -0.95)] == ["small_weights"]
+    assert events(0.0, -0.85, -0.85, -0.85) == []
+    assert len(found([record(0, layers={"rnn": layer_stats(1.1e3)})], facts=RNN)) == 1

@@ -141,3 +141,32 @@ def test_one_far_value_is_a_shift_and_several_equal_ones_are_a_code_for_missing_
 
 def test_at_most_twenty_far_batches_are_told() -> None:
     assert len(found(steps(*stream(15), *[far(-9999.0, 4)] * 50))) == 20
+
+
+def constant(*means: float) -> list[StepRecord]:
+    """A feature of deviation 0.1 whose batch means are exactly 0 for the baseline, then these."""
+    return steps(*[input_stats((m,), stds=(0.1,)) for m in (*[0.0] * 15, *means)])
+
+
+def test_three_batches_just_beyond_a_deviation_are_a_shift() -> None:
+    assert found(constant(*[0.09] * 9)) == []
+    (event,) = found(constant(*[0.11] * 3))
+    assert event.metadata["z"] == pytest.approx(0.11 / 0.002)  # over 2 % of the spread
+
+
+@pytest.mark.parametrize(("mean", "told"), [(0.9, 0), (1.1, 1)])
+def test_a_shift_is_fifteen_times_the_noise_of_the_baselines_means(mean: float, told: int) -> None:
+    usual = [input_stats((0.068 * (-1) ** k,), stds=(0.1,)) for k in range(15)]
+    assert len(found(steps(*usual, *[input_stats((mean,), stds=(0.1,))] * 3))) == told
+
+
+@pytest.mark.parametrize(("scale", "told"), [(2.9, 0), (3.1, 1)])
+def test_a_threefold_spread_is_a_shift(scale: float, told: int) -> None:
+    wider = [input_stats((0.0,), stds=(scale,))] * 3
+    assert len(found(steps(*[input_stats((0.0,))] * 15, *wider))) == told
+
+
+def test_a_value_just_beyond_two_decades_is_far() -> None:
+    usual = [input_stats((0.0,) * 5, far=3.0)] * 15
+    assert found(steps(*usual, far(299.0, 1))) == []
+    assert len(found(steps(*usual, far(301.0, 1)))) == 1

@@ -181,3 +181,23 @@ def test_a_long_run_is_thinned_in_the_middle_and_keeps_its_ends() -> None:
     kept = [s for s, _ in state.losses]
     assert len(kept) <= 2000 and len(state.cosines) <= 2000
     assert kept[:30] == list(range(30)) and kept[-50:] == list(range(9950, 10_000)) and kept == sorted(kept)
+
+
+def test_thirty_losses_are_enough() -> None:
+    assert len(found(losses(*flat(30)))) == 1
+
+
+def test_a_tail_just_below_the_limit_of_a_plateau_is_progress() -> None:
+    assert found(losses(*[1.0] * 20, *[0.94] * 180)) == []
+    assert len(found(losses(*[1.0] * 20, *[0.96] * 180))) == 1
+
+
+@pytest.mark.parametrize(("times", "told"), [(9.0, False), (11.0, True)])
+def test_a_divergence_is_ten_times_the_best_level(times: float, told: bool) -> None:
+    symptoms = [e.symptom for e in found(losses(*[1.0] * 60, *[times] * 30))]
+    assert ("loss_diverging" in symptoms) is told
+
+
+@pytest.mark.parametrize(("rate", "told"), [(0.9945, 1), (0.992, 0)])
+def test_too_slow_leaves_a_third_of_the_loss(rate: float, told: int) -> None:
+    assert len(found(losses(*[rate**k for k in range(200)], chance=9.9))) == told

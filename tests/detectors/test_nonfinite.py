@@ -141,3 +141,9 @@ def test_an_operator_of_the_loss_goes_with_the_loss() -> None:
 def test_without_a_replay_the_operator_is_unknown() -> None:
     (event,) = found([record(0, first_bad=("gradient", "fc1"))])
     assert event.metadata["operator"] is None
+
+
+def test_the_first_ten_steps_are_what_growth_is_measured_from() -> None:
+    steps = [record(k, gradient_norm=g) for k, g in enumerate([*[1.0] * 5, *[100.0] * 5, *[1e4] * 5])]
+    (event,) = found([*steps, record(15, first_bad=("gradient", "fc1"))])
+    assert event.metadata["growth_lg"] == pytest.approx(4 - math.log10(50.5))

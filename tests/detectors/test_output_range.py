@@ -72,3 +72,8 @@ def test_output_units_that_are_dead_can_predict_nothing_and_are_dated_by_their_w
 
 def test_a_non_finite_step_is_left_out() -> None:
     assert found("relu", [record(0, layers={"out": layer_stats(dead=1.0)}, first_bad=("loss", None))]) == []
+
+
+def test_just_beyond_the_limits_it_is_told() -> None:
+    assert len(found("relu", steps(-0.15, 1.0))) == 1
+    assert len(found("relu", steps(0.0, 1.0, dead=0.17))) == 1

@@ -69,3 +69,7 @@ def test_a_jump_above_what_a_cycle_reached_is_a_jump() -> None:
 
 def test_at_most_five_jumps_are_told() -> None:
     assert len(found(rates(*[v for k in range(10) for v in [1e-9 * 10.0**k] * 6]))) == 5
+
+
+def test_the_sixth_step_may_jump_and_just_beyond_fivefold_it_does() -> None:
+    assert len(found(rates(*[1e-3] * 5, 5.2e-3))) == 1

@@ -51,3 +51,9 @@ def test_workers_that_share_a_random_state_are_told_once_since_their_first_copy(
     assert (event.symptom, event.layer_name, event.step) == ("repeated_batch", None, 1)
     assert event.metadata["input"] == "x" and event.metadata["distinct"] == -(-12 // workers)
     assert event.metadata["share"] == pytest.approx(1 - 1 / workers, abs=0.1) and event.metadata["seen"] == 12
+
+
+@pytest.mark.parametrize(("repeats", "told"), [(3, 0), (4, 1)])
+def test_three_of_ten_batches_like_the_one_before_are_the_limit(repeats: int, told: int) -> None:
+    pairs = [float(k) for k in range(repeats) for _ in range(2)]
+    assert len(found(batches(*[100.0 + k for k in range(12 - len(pairs))], *pairs))) == told

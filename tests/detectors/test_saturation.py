@@ -70,3 +70,7 @@ def test_a_layer_recovers_and_saturates_again_only_after_a_clear_fall(low: float
     seen = found(shares(*[0.9] * 3, *[low] * 3, *[0.9] * 3))
     assert [e.is_recovery for e in seen] == [False, True, False][:events]
     assert [e.step for e in seen] == [0, 3, 6][:events]
+
+
+def test_two_saturated_steps_are_enough() -> None:
+    assert len(found(shares(0.71, 0.71))) == 1

@@ -134,3 +134,47 @@ def test_an_optimizer_that_holds_only_frozen_parameters_is_told_since_the_first_
     (event,) = found([record(k * every) for k in range(9)], facts=frozen(owner=None))
     assert (event.symptom, event.layer_name, event.step) == ("nothing_trains", "a", 0)
     assert event.metadata == {"owned": 1, "owned_trainable": 0, "frozen": 1}
+
+
+def test_eight_steps_are_enough_and_five_for_all_and_three_for_none_to_train() -> None:
+    assert len(found(steps(8, STILL, MOVING))) == 1
+    assert len(found(steps(5, STILL, STILL))) == 1
+    assert len(found([record(k) for k in range(3)], facts=frozen(trainable=False))) == 1
+
+
+@pytest.mark.parametrize(("gradient", "told"), [(0.9e-4, 0), (1.1e-4, 1)])
+def test_a_thousandth_of_the_usual_gradient_is_what_an_update_may_lose(gradient: float, told: int) -> None:
+    three = facts(parameters=(*NET.parameters, parameter("tail.weight")))
+    given = {
+        "base.weight": parameter_stats(gradient, moved=False),
+        "head.weight": MOVING,
+        "tail.weight": MOVING,
+    }
+    assert len(found([record(k, parameters=given) for k in range(40)], facts=three)) == told
+
+
+@pytest.mark.parametrize(("count", "told"), [(15, 0), (16, 1)])
+def test_a_loop_without_an_optimizer_rests_for_fifteen_steps_at_most(count: int, told: int) -> None:
+    by_hand = RunFacts(parameters=NET.parameters, manual_optimizer=True)
+    assert len(found(steps(count, STILL, STILL, stepped=False), facts=by_hand)) == told
+
+
+@pytest.mark.parametrize(
+    ("kind", "rate", "dtype", "told"),
+    [
+        ("SGD", 1e-6, "float32", 0),
+        ("SGD", 1e-5, "float32", 1),
+        ("SGD", 1e-6, "float16", 1),
+        ("SGD", 1e-6, "float64", 1),
+        ("Adam", 1e-6, "float32", 1),
+    ],
+)
+def test_a_plain_step_below_the_weights_rounding_moves_nothing_and_nothing_is_stuck(
+    kind: str, rate: float, dtype: str, told: int
+) -> None:
+    """The gradient is 0.1 and the weight 1: at a rate of 1e-6 the step is lost in float32, not in float64."""
+    net = facts(
+        parameters=(parameter("base.weight", dtype=dtype), parameter("head.weight", dtype=dtype)),
+        optimizers=(optimizer(kind),),
+    )
+    assert len(found(steps(40, STILL, MOVING, rates=(rate,)), facts=net)) == told

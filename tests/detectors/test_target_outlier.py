@@ -79,3 +79,8 @@ def test_targets_that_a_binary_loss_is_not_made_for_are_told_once(low: float, hi
     (event,) = found(targets(low, high, kind="bce"))
     assert (event.symptom, event.layer_name, event.step) == ("target_range", None, 0)
     assert event.metadata == {"loss_kind": "bce", "target_low": low, "target_high": high}
+
+
+def test_just_beyond_both_limits_after_ten_batches_it_is_told() -> None:
+    assert len(found(outliers(*[2.0] * 10, 51.0))) == 1
+    assert len(found(outliers(*[10.0] * 10, 201.0))) == 1

@@ -75,3 +75,9 @@ def test_the_loser_of_two_is_told_once_since_its_gradient_left_the_first_decade(
 def test_an_infinite_gradient_at_the_start_does_not_date_the_death_too_early() -> None:
     (event,) = found(pairs((math.inf, 0.5), *[(1.0, 0.5)] * 19, *[(g, 0.5) for g in falling(4.0)]))
     assert event.step == 33
+
+
+def test_a_fall_just_beyond_the_limit_is_a_death_after_ten_steps_of_it() -> None:
+    assert len(found(pairs(*[(1.0, 0.5)] * 20, *[(10**-2.3, 0.5)] * 10))) == 1
+    assert found(pairs(*[(1.0, 0.5)] * 3, *[(10**-2.3, 0.5)] * 9)) == []
+    assert len(found(pairs(*[(1.0, 0.5)] * 3, *[(10**-2.3, 0.5)] * 10))) == 1

@@ -76,3 +76,15 @@ def test_a_gradient_that_shrinks_from_layer_to_layer_is_told_once_in_the_first_l
 def test_a_fluctuation_long_ago_does_not_date_it() -> None:
     (event,) = found(slopes(0.8, *[0.2] * 20, *[0.8] * 5))
     assert event.step == 21
+
+
+@pytest.mark.parametrize(("slope", "told"), [(0.28, 0), (0.35, 1)])
+def test_the_slope_is_judged_beside_the_ratio(slope: float, told: int) -> None:
+    names = [f"fc{k}" for k in range(12)]
+    net = facts(*[module(n, k) for k, n in enumerate(names)], parameters=tuple(parameter(f"{n}.weight") for n in names))
+    assert len(found(slopes(*[slope] * 3, names=names), facts=net)) == told
+
+
+def test_four_layers_and_three_samples_of_five_are_enough() -> None:
+    deep = facts(*[module(n, k) for k, n in enumerate(NAMES[:4])], parameters=NET.parameters[:4])
+    assert len(found(slopes(1.1, 0.2, 1.1, 0.2, 1.1, names=NAMES[:4]), facts=deep)) == 1

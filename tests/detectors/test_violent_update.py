@@ -76,3 +76,10 @@ def test_a_series_of_them_is_one_and_another_after_thirty_quiet_samples_is_news(
 
 def test_at_most_five_are_told() -> None:
     assert len(found(ratios(*([0.5] + [0.01] * 30) * 9))) == 5
+
+
+@pytest.mark.parametrize(("first", "start"), [(4, True), (5, False)])
+def test_just_beyond_a_fifth_it_is_told_and_the_first_five_steps_are_the_start(first: int, start: bool) -> None:
+    sixteen = facts(*NET.modules, parameters=tuple(parameter(f"{n}.weight", rms=0.5, numel=16) for n in NAMES))
+    (event,) = found(ratios(0.21, first=first), facts=sixteen)
+    assert event.metadata["at_start"] is start

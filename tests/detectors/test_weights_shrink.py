@@ -63,3 +63,7 @@ def test_weights_that_decay_to_a_third_are_told_once_since_they_are() -> None:
     (event,) = found(weights(*[0.95**k for k in range(60)]))
     assert (event.symptom, event.layer_name, event.step) == ("weights_shrink", None, 23)
     assert event.metadata["weight_decay"] == 0.1 and event.metadata["decay_lg"] == pytest.approx(-0.6, abs=0.1)
+
+
+def test_five_samples_just_below_a_third_are_enough() -> None:
+    assert len(found(weights(*[0.31] * 5))) == 1

@@ -38,3 +38,7 @@ def test_each_is_told_up_to_twenty() -> None:
     events = found(batches(*[False] * 10, *[True] * 50))
     assert [e.step for e in events] == list(range(10, 30))
     assert events[-1].metadata["share"] == pytest.approx(2 / 3)
+
+
+def test_three_other_batches_are_enough() -> None:
+    assert len(found(batches(False, False, False, True))) == 1

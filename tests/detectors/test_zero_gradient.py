@@ -81,3 +81,9 @@ def test_parameters_that_no_gradient_reaches_are_told_since_the_first_pass(every
     (event,) = found(steps(20, None, None, 0.1, 0.1, every=every))
     assert (event.symptom, event.layer_name, event.step) == ("no_gradient", "b", 0)
     assert event.metadata == {"share": 0.5, "parameters": ("a.weight", "b.weight")}
+
+
+def test_five_samples_of_a_third_of_the_tensors_are_enough() -> None:
+    three = facts(*NET.modules[:3], parameters=NET.parameters[:3])
+    assert len(found(steps(5, 0.0, 0.1, 0.1, 0.1), facts=three)) == 1
+    assert len(found(steps(5, None, 0.1, 0.1, 0.1))) == 1
