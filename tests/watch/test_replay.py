@@ -471,3 +471,12 @@ def test_a_batch_that_is_not_finite_is_said():
     diagnosis, event = train(model(torch.tanh), x=torch.tensor([[math.nan, 0, 0]] * 4))
     assert event is None
     assert "what entered the model was not finite" in said(diagnosis)
+
+
+def test_where_a_look_would_wait_for_the_device_it_is_not_made(monkeypatch):
+    for part in ("host", "replay"):
+        monkeypatch.setattr(f"neuraldbg.watch.{part}.HOST", "elsewhere")
+    diagnosis, event = train(model(quotient))
+    assert event is None
+    assert "not made, the model is on cpu and a look at each step would wait for it" in said(diagnosis)
+    assert diagnosis.hypotheses[0].cause == "division_by_zero"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 
 import numpy
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 from neuraldbg import NeuralDbg
+from neuraldbg.watch import rerun
 
 
 @pytest.fixture(autouse=True)
@@ -81,3 +83,49 @@ def test_the_training_is_the_same_to_the_bit(bad, accumulate):
     assert [k for k, (a, b) in enumerate(zip(bare, watched, strict=True)) if not same(a, b)] == []
     assert any(e.metadata.get("operator") for e in dbg.diagnose().events), dbg.diagnose().facts.coverage.notes
     assert type(net.hidden) is tuple and net.out.bias.grad is None
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"), [("_generators", contextlib.nullcontext), ("_refill", lambda *args: None)]
+)
+def test_what_is_not_put_back_would_be_noticed(monkeypatch, name, instead):
+    def bad(y):
+        return torch.sqrt(y.abs() * 0)
+
+    _, _, bare = busy(False, bad, 1)
+    monkeypatch.setattr(rerun, name, instead)
+    _, _, watched = busy(True, bad, 1)
+    assert not all(same(a, b) for a, b in zip(bare, watched, strict=True))
+
+
+def test_an_optimizer_that_steps_inside_backward_steps_once():
+    def run(watched):
+        torch.manual_seed(1)
+        net = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.2))
+        steps = []
+        own = {p: torch.optim.SGD([p], lr=0.1) for p in net.parameters()}
+
+        def step(p):
+            steps.append(float(p.grad.nan_to_num(0.0, 0.0, 0.0).sum()))
+            own[p].step()
+            own[p].zero_grad()
+
+        for p in net.parameters():
+            p.register_post_accumulate_grad_hook(step)
+        with NeuralDbg(net) if watched else contextlib.nullcontext():
+            for k in range(3):
+                torch.sqrt(net(torch.rand(4, 3)).abs().sum() * (k != 1)).backward()
+        return steps, list(net.parameters())
+
+    assert same(run(False), run(True))
+
+
+def test_it_runs_inside_no_grad_of_nobody_and_leaves_the_mode_alone():
+    net = nn.Sequential(nn.Linear(3, 3))
+    with NeuralDbg(net) as dbg:
+        loss = torch.log(net(torch.rand(4, 3)) * 0).mean()
+        with torch.no_grad():
+            loss.backward()
+            assert not torch.is_grad_enabled()
+        assert torch.is_grad_enabled()
+    assert dbg.diagnose().events[0].metadata["operator"] == "log"
