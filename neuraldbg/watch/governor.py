@@ -9,6 +9,8 @@ from neuraldbg.settings import Settings
 ALERT_STEPS = 5  # sampled in a row when a watched value leaves its band
 ALERT_PAUSE = 200  # steps between two alerts: a run that swings for ever must not be dense for ever
 DEBT_RATE = 0.5  # of the budget is used while the dense steps' debt is paid back with the rest
+DEAR = 0.05  # of a step: a level that costs more is felt as a hitch,
+RARE = 25  # so it is taken at most every so many steps: 95 of 100 go on without one
 SHARES = {"full": 0.5, "norm": 0.3}  # of what may be spent: full samples, gradient norms; the rest is the hooks' own
 
 
@@ -32,6 +34,7 @@ class Governor:
         self.started = now
         self.dense_end: float | None = None
         self.dense_spent = 0.0
+        self.dense_count = 0
         self.cost = {Level.FULL: 0.0, Level.NORM: 0.0, Level.LOSS: 0.0}
         self.paid_since = {Level.FULL: 0.0, Level.NORM: 0.0, Level.LOSS: 0.0}
         self.alert_left = 0
@@ -45,15 +48,17 @@ class Governor:
         if self.dense_end is None:
             if count < s.dense_steps and now - self.started < s.dense_seconds:
                 return Level.FULL
-            self.dense_end, self.dense_spent = now, spent
+            self.dense_end, self.dense_spent, self.dense_count = now, spent, count
         if self.alert_left:
             self.alert_left -= 1
             return Level.FULL
         within = spent <= s.overhead_budget * (now - self.started)
         rate = s.overhead_budget * (1.0 if within else DEBT_RATE)
         earned = rate * (now - self.dense_end) - self.paid_since[Level.LOSS]
+        usual = (now - self.dense_end) / max(1, count - self.dense_count)
         for level in (Level.FULL, Level.NORM):
-            if level is Level.FULL and count % s.sparse_every:
+            apart = s.sparse_every if level is Level.FULL else 1
+            if count % (max(apart, RARE) if self.cost[level] > DEAR * usual else apart):
                 continue
             saved = SHARES[level.value] * earned - self.paid_since[level]
             if saved > 0 and saved >= self.cost[level]:
