@@ -15,6 +15,7 @@ from neuraldbg.trace import skill_of
 WINDOW = 11  # losses before (evidence.md 2: spike)
 TIMES = 3.0  # the median before
 DEVIATIONS = 10.0  # robust deviations: OLMo stops at 6, its losses are smoother than those of small batches
+LAST, BEYOND = 4, 1.2  # of these losses the largest times this: tasks that take turns have losses that alternate
 QUIET = 10  # steps after an event in which no second one is said
 MOST = 20
 
@@ -54,6 +55,8 @@ def judge(state: State, step: int, loss: float, skill: float | None) -> Semantic
     noise = max(mad(state.losses), 1e-3 * abs(before), 1e-12)
     z = (loss - before) / noise
     if z < DEVIATIONS or (before > 0 and loss < TIMES * before):
+        return None
+    if loss <= BEYOND * max(state.losses[-LAST:]):
         return None
     if before <= 0 and loss - before < TIMES * (max(state.losses) - min(state.losses)):
         return None

@@ -72,3 +72,23 @@ def test_a_spike_from_below_zero_has_no_decades() -> None:
 def test_what_follows_a_spike_closely_is_part_of_it_and_a_later_one_is_told_again() -> None:
     assert [e.step for e in found(losses(*[1.0] * 20, 9.0, 9.0, 1.0, 9.0, *[1.0] * 20))] == [20]
     assert [e.step for e in found(losses(*[1.0] * 20, 9.0, *[1.0] * 20, 9.0, *[1.0] * 20))] == [20, 41]
+
+
+def test_just_beyond_three_times_the_loss_it_is_a_spike() -> None:
+    assert len(found(losses(*[1.0] * 11, 3.1))) == 1
+
+
+def test_tasks_that_take_turns_have_losses_that_alternate() -> None:
+    assert found(losses(*[(1.0, 4.0)[k % 2] * (1 + 0.02 * math.sin(2.3 * k)) for k in range(100)])) == []
+    assert found(losses(*[(1.0, 1.1, 9.0)[k % 3] * (1 + 0.02 * math.sin(2.3 * k)) for k in range(100)])) == []
+
+
+@pytest.mark.parametrize(("height", "told"), [(16.0, 0), (17.5, 1)])
+def test_a_spike_is_ten_robust_deviations_high(height: float, told: int) -> None:
+    """The median of these is 2 and their median deviation 1."""
+    noisy = [1.0, 3.0, 1.0, 3.0, 1.0, 2.0, 3.0, 1.0, 3.0, 1.0, 3.0]
+    assert len(found(losses(*noisy, height))) == told
+
+
+def test_at_most_twenty_are_told() -> None:
+    assert len(found(losses(*([1.0] * 20 + [50.0]) * 30))) == 20
