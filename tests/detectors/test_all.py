@@ -269,4 +269,4 @@ def test_the_contract_page_names_all_metadata_of_every_symptom() -> None:
     named = {s: set(re.findall(r"\w+", row[3])) for row in cells for s in re.findall(r"`(\w+)`", row[1])}
     given = [pair for source in SOURCES.values() for pair in keywords(source).items()]
     assert len(given) > 30
-    assert {symptom: names - named[symptom] for symptom, names in given if names - named[symptom]} == {}
+    assert {symptom: missing for symptom, names in given if (missing := names - named.get(symptom, set()))} == {}
