@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -169,15 +169,15 @@ def _power(base: Tensor, exponent: Any) -> str:
 
 def foreign(frame: FrameType) -> bool:
     """Whether this is neither torch's code nor ours."""
-    name = str(frame.f_globals.get("__name__", ""))
-    return name.partition(".")[0] not in ("torch", "neuraldbg")
+    name = frame.f_globals.get("__name__")
+    return not (isinstance(name, str) and (name == "torch" or name.startswith(("torch.", "neuraldbg."))))
 
 
 def users_line(frame: FrameType | None, stop: CodeType | None = None) -> tuple[str, int] | None:
     """(file name, line) of the innermost frame of the user's, or of a library's that is built on torch."""
     while frame is not None and frame.f_code is not stop:
         if foreign(frame):
-            return Path(frame.f_code.co_filename).name, frame.f_lineno
+            return os.path.basename(frame.f_code.co_filename), frame.f_lineno
         frame = frame.f_back
     return None
 

@@ -41,6 +41,7 @@ class Replay:
         self._session = weakref.ref(session)
         self.enabled = session.settings.replay and hasattr(torch._C._autograd, "_get_sequence_nr")
         self.device = HOST
+        self.small: weakref.ref[Tensor] | None = None  # the parameter whose gradient stands for all on light steps
         self.draws: dict[int, bool] = {}  # whether a call of this module draws random numbers
         self.buffers: dict[int, list[tuple[weakref.ref[nn.Module], str]]] = {}
         self.clear()
@@ -163,15 +164,20 @@ class Replay:
             return any(bad_value(w.grad_norm) for w in session.parameters.items)
         if session.quick is not None:
             return bad_value(session.quick)
-        grads = [
-            g
-            for w in session.parameters.items[:FIRST]
-            if (p := w.ref()) is not None and (g := p.grad) is not None and g.layout is torch.strided and g.numel()
-        ]
-        if not grads:
+        grad = self._small_gradient()
+        if grad is None:
             return False
-        with torch.no_grad():
-            return bad_value(min(grads, key=Tensor.numel).sum(dtype=torch.float32))
+        return bad_value(grad.sum() if grad.dtype in (torch.float32, torch.float64) else grad.sum(dtype=torch.float32))
+
+    def _small_gradient(self) -> Tensor | None:
+        """The smallest gradient of the first layers; the same parameter's as long as it has one."""
+        p = self.small() if self.small is not None else None
+        if p is None or p.grad is None:
+            first = [p for w in self.session.parameters.items[:FIRST] if (p := w.ref()) is not None]
+            p = min((p for p in first if p.grad is not None and p.numel()), key=Tensor.numel, default=None)
+            self.small = weakref.ref(p) if p is not None else None
+        grad = p.grad if p is not None else None
+        return grad.detach() if grad is not None and grad.layout is torch.strided else None
 
     def buffer_versions(self, index: int) -> tuple[tuple[int, int], ...]:
         """Identity and version of the users' own buffers; those of torch's modules are running statistics."""
