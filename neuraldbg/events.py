@@ -110,6 +110,7 @@ SYMPTOMS: Mapping[str, Symptom] = MappingProxyType(
         "repeated_batch": Symptom(_D, _DATA.CONSTANT, Phase.INPUT, "batches that come back again and again"),
         "unscaled_input": Symptom(_D, _DATA.UNSCALED, Phase.INPUT, "inputs of large scale or offset"),
         "unscaled_target": Symptom(_D, _DATA.UNSCALED, Phase.INPUT, "targets of large scale"),
+        "target_shift": Symptom(_D, _DATA.SHIFTED, Phase.INPUT, "the targets change their scale"),
         "target_outlier": Symptom(_D, _DATA.SHIFTED, Phase.INPUT, "a target far outside the others"),
         # what the weights and the architecture are before any update
         "small_weights": Symptom(_A, _ACT.ANOMALOUS, Phase.PARAMETERS, "the signal shrinks from layer to layer"),
@@ -122,6 +123,7 @@ SYMPTOMS: Mapping[str, Symptom] = MappingProxyType(
         "double_softmax": Symptom(_A, _ACT.SATURATED, Phase.ARCHITECTURE, "probabilities go into a loss on logits"),
         "output_range": Symptom(_A, _ACT.ANOMALOUS, Phase.ARCHITECTURE, "the output cannot reach the targets"),
         "target_range": Symptom(_O, _OPT.DIVERGING, Phase.ARCHITECTURE, "targets outside the range of the loss"),
+        "negated_loss": Symptom(_O, _OPT.DIVERGING, Phase.ARCHITECTURE, "backward starts from the negated loss"),
         "summed_loss": Symptom(_O, _OPT.OSCILLATING, Phase.ARCHITECTURE, "the loss is a sum over the batch"),
         "eval_mode": Symptom(_A, _ACT.ANOMALOUS, Phase.ARCHITECTURE, "the model trains in eval mode"),
         "nothing_trains": Symptom(_G, _GRAD.VANISHING, Phase.ARCHITECTURE, "nothing the optimizer holds can train"),

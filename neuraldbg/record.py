@@ -100,6 +100,7 @@ class LossStats:
     value: the operator's loss, without scaling or added terms; chance: what a constant prediction gets;
     target_low, target_high, target_rms: of the saved targets; outlier: largest abs(target - median) / MAD;
     probabilities: the operator expects logits and got rows that already sum to one.
+    sign: -1 where backward starts from the negated loss.
     """
 
     kind: str
@@ -111,6 +112,7 @@ class LossStats:
     target_rms: float | None = None
     outlier: float | None = None
     probabilities: bool = False
+    sign: int = 1
     output_low: float | None = None
     output_high: float | None = None
 
@@ -139,7 +141,7 @@ class StepRecord:
     loss: what the user recorded, else what backward started from (raw, unscaled); None if neither was seen.
     gradient_norm: global, before clipping, unscaled. rates: learning rate of each optimizer group.
     layers, parameters: by name, in forward and in model order. first_bad: (phase, layer) of the first
-    non-finite place: phase is one of input, weight, forward, loss, gradient, update.
+    non-finite place: phase is one of input, weight, forward, loss, gradient, weight after.
     skipped: the optimizer step was skipped by a GradScaler. backwards: backward passes in this step.
     group_gradients: RMS gradient of each optimizer's parameters when it consumed them.
     window: sampled steps in the window that unit activity is counted over.

@@ -55,6 +55,8 @@ def _loss(record: StepRecord) -> list[SemanticEvent]:
     rows = max((x.rows for x in record.inputs), default=0)
     if loss is not None and loss.reduction == "sum" and rows != 1:
         events.append(observed("summed_loss", record.step, loss_kind=loss.kind, rows=rows))
+    if loss is not None and loss.sign < 0:
+        events.append(observed("negated_loss", record.step, loss_kind=loss.kind))
     if loss is not None and loss.probabilities:
         events.append(observed("double_softmax", record.step, chance=loss.chance))
     return events

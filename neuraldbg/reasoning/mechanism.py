@@ -26,6 +26,8 @@ MECHANISM: Mapping[str, frozenset[str]] = MappingProxyType(
             "unscaled_input": (*_FORWARD, *_STARVE, *_BURST, "slow_progress", "recurrent_growth", "large_weights"),
             "unscaled_target": (*_BURST, "slow_progress", "loss_plateau", "saturation", "output_range"),
             "target_outlier": (*_LOSS, *_BURST, "dead_units"),
+            "target_shift": (*_LOSS, *_BURST, "dead_units", "saturation"),
+            "negated_loss": (*_BURST, "loss_oscillating", "dead_units", "saturation", "loss_plateau"),
             "small_weights": (*_STARVE, "constant_output", "dead_units"),
             "large_weights": ("signal_growth", "saturation", "dead_units", "attention_onehot", *_BURST),
             "negative_bias": ("dead_units", "constant_output", *_STARVE),

@@ -30,6 +30,8 @@ from neuraldbg.run import Run
 
 ALL_DEAD = 0.9  # of a hidden layer before any update: nothing passes; healthy runs have 0.42 at most
 USUAL_LG = 0.75  # decades that a healthy layer changes the signal by, at most
+SLOPE = 0.7  # decades of gradient per layer; healthy nets reach 0.64 (evidence of labelled runs)
+LATE, AT_CHANCE = 0.3, 0.9
 OFFSET = 7.5  # mean / standard deviation of the inputs, beyond which the inputs explain dead units
 
 PREDICTS = {**STARVED, **BLOW_UP, "dead_units": 60, "saturation": 60, "signal_growth": 60, "attention_onehot": 60}
@@ -37,13 +39,18 @@ REMEDY = "initialise by the fan-in (torch.nn.init.kaiming_normal_ for ReLU, xavi
 
 
 def bad_initialisation(run: Run) -> Iterator[Claim]:
-    if not not_learning(run):
+    if not not_learning(run) and not _late(run):
         return
     small, alike = run.first("small_weights"), run.first("identical_units")
     if small is not None:
         gain = abs(value(small, "gain_lg", 1.0))
         summary = f"the signal shrinks {10**gain:.3g}-fold per layer"
         yield _claim(run, small, "vanishing_gradients", summary, max(0.0, gain - USUAL_LG))
+    elif (starved := _starved(run)) is not None:
+        slope = value(starved, "slope", SLOPE)
+        yield _claim(
+            run, starved, "vanishing_gradients", f"the gradient falls {10**slope:.3g}-fold per layer", slope - SLOPE
+        )
     elif (large := _large(run)) is not None:
         gain = value(large, "gain_lg", 1.0)
         yield _claim(
@@ -53,6 +60,22 @@ def bad_initialisation(run: Run) -> Iterator[Claim]:
         yield _claim(run, dead, "dead_neurons", "no unit of this layer is active before the first update", 0.6)
     elif alike is not None:
         yield _claim(run, alike, "optimizer_instability", "units that start equal stay equal", 0.3)
+
+
+def _late(run: Run) -> bool:
+    """A loss that left chance only after a third of the run, by what the weights had to grow first."""
+    points = run.get("skill").points
+    early = [v for s, v in points if s < LATE * run.steps]
+    return len(early) >= 10 and min(early) > AT_CHANCE
+
+
+def _starved(run: Run) -> SemanticEvent | None:
+    """The gradient shrinks with depth from the start though no activation is bounded: the weights do it."""
+    event = run.first("vanishing_with_depth")
+    if event is None or event.step > 2 or value(event, "bounded_layers", 0.0) > 0 or value(event, "slope", 0.0) < SLOPE:
+        return None
+    other = ("norm_over_one", "softmax_over_one", "negative_bias", "unscaled_input", "output_range", "zero_factors")
+    return None if run.has(*other) or "recurrent" in run.facts.structure else event
 
 
 def _large(run: Run) -> SemanticEvent | None:

@@ -28,7 +28,7 @@ from neuraldbg.events import SemanticEvent
 from neuraldbg.reasoning.outcome import after, lasting, not_learning, value
 from neuraldbg.run import Run
 
-LARGE = 0.3  # share of the parameters; an unused auxiliary head is usually a small part
+LARGE = 0.02  # share of the parameters; a bias or a gate that a branch leaves out is less
 
 
 def detached_graph(run: Run) -> Iterator[Claim]:

@@ -25,8 +25,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from neuraldbg.diagnosis import Claim
-from neuraldbg.reasoning.outcome import BLOW_UP, STARVED, value
-from neuraldbg.run import Run
+from neuraldbg.events import SemanticEvent
+from neuraldbg.reasoning.outcome import BLOW_UP, STARVED, loss_ruined, value
+from neuraldbg.run import Run, median
 
 EARLY = 0.1  # of the run: a sign is wrong from the first step on
 STEADY = 0.9  # share of rising points
@@ -35,6 +36,10 @@ FORWARD = 0.5  # cosine of successive gradients; overshooting has a negative one
 
 
 def gradient_ascent(run: Run) -> Iterator[Claim]:
+    negated = run.first("negated_loss")
+    if negated is not None:
+        yield from _negated(run, negated)
+        return
     grown = run.first("loss_diverging", "exploding_gradient")
     skill = run.get("skill")
     points = skill.values
@@ -58,4 +63,26 @@ def gradient_ascent(run: Run) -> Iterator[Claim]:
         summary=f"the loss rises at {rising:.0%} of the steps, from the start on",
         refuted_by="a run with the loss negated that rises as well",
         strength=min(1.0, math.log10(points[-1] / max(points[0], 1e-12))),
+    )
+
+
+def _negated(run: Run, negated: SemanticEvent) -> Iterator[Claim]:
+    """The graph shows the sign: backward starts from minus a loss. An adversary does so on purpose, beside another."""
+    skill = run.get("skill")
+    before = [v for s, v in skill.points if s < negated.step][-10:] or list(skill.values[:3])
+    worse = bool(before) and (skill.tail(5) or 0.0) > TIMES / 2 * (median(before) or 0.0)
+    ruined = loss_ruined(run, since=negated.step)
+    if len(run.facts.optimizers) > 1 or not (worse or ruined):
+        return
+    yield Claim(
+        cause="gradient_ascent",
+        failure_type="optimizer_instability",
+        layer_name=None,
+        step=negated.step,
+        predicts={**BLOW_UP, **STARVED, "dead_units": 1000, "saturation": 1000, "loss_spike": 1000},
+        evidence_for=(negated, *ruined),
+        remedy="flip the sign of the loss (an optimizer minimises; maximise with loss = -objective)",
+        summary=f"backward starts from minus the {negated.metadata.get('loss_kind', 'loss')} loss",
+        refuted_by="a loss that falls when the sign is flipped back",
+        exact=True,
     )

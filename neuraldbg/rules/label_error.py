@@ -29,12 +29,13 @@ from neuraldbg.reasoning.outcome import value
 from neuraldbg.run import Run
 
 USUAL = 1.96  # loss / chance at the highest peak of a healthy run
-LEARNT = 0.3  # loss / chance before the jump: the model knew the old labels
+LEARNT = 0.5  # loss / chance before the jump: the model knew the old labels
 DECADES = 0.7
 NEAR = 3  # steps before the jump in which an input or a rate would explain it
 
 
 def label_error(run: Run) -> Iterator[Claim]:
+    yield from _other_unit(run)
     for jump in run.all("loss_spike"):
         height = value(jump, "over_chance", 0.0)
         if height <= USUAL or value(jump, "decades", 0.0) < DECADES or value(jump, "before_over_chance", 0.0) > LEARNT:
@@ -66,3 +67,32 @@ def _explained(run: Run, jump: SemanticEvent) -> bool:
     ]
     late = [e for e in run.all("rate_jump") if first <= e.step <= jump.step]
     return bool(data or acts or moves or late) or run.has("carried_gradient")
+
+
+def _other_unit(run: Run) -> Iterator[Claim]:
+    """The targets themselves changed their scale while the inputs and the rate did not: seen exactly."""
+    shift = run.first("target_shift")
+    if shift is None or any(
+        abs(e.step - shift.step) <= NEAR for e in run.all("input_shift", "input_sentinel", "rate_jump")
+    ):
+        return
+    harm = tuple(e for e in run.all("loss_spike", "violent_update", "loss_diverging") if e.step >= shift.step)
+    yield Claim(
+        cause="label_error",
+        failure_type="data_anomaly",
+        layer_name=None,
+        step=shift.step,
+        predicts={
+            "loss_spike": 3,
+            "exploding_gradient": 50,
+            "violent_update": 50,
+            "saturation": 100,
+            "loss_plateau": 1000,
+        },
+        evidence_for=(shift, *harm[:3]),
+        remedy="bring all sources to one unit before joining them, and standardise the targets once",
+        summary=f"the targets are {value(shift, 'ratio', 1.0):.3g} times as large as in the batches before",
+        refuted_by="targets of this step that have the unit of the earlier ones",
+        exact=True,
+        outcome=bool(harm),
+    )

@@ -31,12 +31,33 @@ from neuraldbg.run import Run
 LEFT = 0.3  # share of the first loss; a healthy twin with the same steady fall has 0.01 left
 FAR_BELOW = 0.3  # of chance; below it the run is learning
 
+PATH = 0.02  # sum of all updates over the weights: nothing can be learned by moving them 2 %; healthy runs exceed 0.1
+STILL = 0.6  # of chance, or of the first loss, is left
+
+STARVED_BY = (
+    "vanishing_with_depth",
+    "zero_gradient",
+    "norm_over_one",
+    "softmax_over_one",
+    "small_weights",
+    "negative_bias",
+    "nothing_trains",
+    "no_gradient",
+    "zero_factors",
+    "updates_stop",
+    "unscaled_target",
+    "output_range",
+    "constant_output",
+)
 OTHER = ("saturation", "dead_units", "repeated_batch", "unscaled_target", "vanishing_with_depth", "stuck_parameter")
 
 
 def learning_rate_too_low(run: Run) -> Iterator[Claim]:
     slow = next(lasting(run, "slow_progress"), None)
-    if slow is None or run.has(*OTHER):
+    if slow is None:
+        yield from _short_path(run)
+        return
+    if run.has(*OTHER):
         return
     left, skill = value(slow, "tail_head", 0.0), run.skill
     if left < LEFT or (skill is not None and skill < FAR_BELOW):
@@ -52,4 +73,29 @@ def learning_rate_too_low(run: Run) -> Iterator[Claim]:
         summary=f"the loss falls at every step and {left:.0%} of it is left",
         refuted_by="a run with ten times the rate that falls no faster",
         strength=math.log10(left / LEFT) + 0.3,
+    )
+
+
+def _short_path(run: Run) -> Iterator[Claim]:
+    """Batch noise hides the slow fall, but not that the weights have hardly gone anywhere."""
+    still = next(lasting(run, "loss_plateau"), None)
+    update, loss, skill = run.get("update"), run.get("loss"), run.skill
+    if still is None or len(update) < 20 or run.has(*STARVED_BY) or run.first_nonfinite is not None:
+        return
+    path = sum(update.values) / len(update) * run.steps
+    head, tail = loss.head(), loss.tail()
+    left = skill if skill is not None else tail / head if head and tail and head > 0 else None
+    if path > PATH or left is None or left < STILL or run.get("rate").tail() == 0:
+        return
+    yield Claim(
+        cause="learning_rate_too_low",
+        failure_type="optimizer_instability",
+        layer_name=None,
+        step=update.steps[0],
+        predicts={"loss_plateau": 1000},
+        evidence_for=(still,),
+        remedy="raise the learning rate tenfold until the loss falls fast, then take a third of that",
+        summary=f"all updates together moved the weights by {path:.2%}",
+        refuted_by="a run with ten times the rate that falls no faster",
+        strength=min(1.0, math.log10(PATH / max(path, 1e-9))),
     )

@@ -27,6 +27,8 @@ from neuraldbg.diagnosis import Claim
 from neuraldbg.reasoning.outcome import BLOW_UP, FOREVER, follows, loss_ruined, value
 from neuraldbg.run import Run
 
+ALL = 0.9  # of the parameters: nobody accumulates over updates on purpose, so this harms also where the loss hides it
+
 PREDICTS = {**BLOW_UP, "loss_spike": FOREVER, "loss_plateau": FOREVER, "dead_units": FOREVER, "saturation": FOREVER}
 HARM = {
     "loss_spike": FOREVER,
@@ -53,5 +55,5 @@ def missing_zero_grad(run: Run) -> Iterator[Claim]:
         summary=f"{value(carried, 'share', 1.0):.0%} of the parameters use a gradient again that was used before",
         refuted_by="a call of zero_grad() between two updates",
         exact=True,
-        outcome=bool(harm),
+        outcome=bool(harm) or value(carried, "share", 0.0) >= ALL,
     )

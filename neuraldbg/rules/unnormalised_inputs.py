@@ -32,6 +32,9 @@ OFFSET = 7.5  # mean / deviation; a healthy run with dead units has 5.3, failing
 DEAD = 0.3
 GATES_LG = 2.0  # decades: gates of a recurrent layer saturate at inputs of about ten
 HUGE_LG = 4.0  # of the targets; the loss of such a regression cannot move in any usual number of steps
+OVERSHOT = 5.0  # times chance before any update; weights of the usual size on scaled inputs start near 1
+UNLEARNT = 0.5  # of chance at the end
+HALF = 0.5  # of a layer's units; healthy layers have 0.42 at most
 RAW_LG = 1.5  # of the inputs, for a runaway to be theirs
 
 PREDICTS = {
@@ -52,7 +55,12 @@ def unnormalised_inputs(run: Run) -> Iterator[Claim]:
     if root is None:
         return
     found = (
-        _saturated(run, raw) or _dead(run, raw) or _gates(run, raw) or _stuck(run, raw, target) or _runaway(run, raw)
+        _saturated(run, raw)
+        or _dead(run, raw)
+        or _gates(run, raw)
+        or _stuck(run, raw, target)
+        or _runaway(run, raw)
+        or _overshot(run, raw)
     )
     if found is None:
         return
@@ -142,6 +150,22 @@ def _runaway(run: Run, raw: SemanticEvent | None) -> Found | None:
     if update is None or update.step > 20 or not ruined or run.has("rate_jump", "carried_gradient"):
         return None
     return "exploding_gradients", None, (value(raw, "rms_lg", RAW_LG) - RAW_LG) / 2, (update, *ruined)
+
+
+def _overshot(run: Run, raw: SemanticEvent | None) -> Found | None:
+    """Untrained outputs as large as the inputs: the loss starts far above chance, and units die on its way down."""
+    skill = run.get("skill")
+    head, tail = skill.head(3), skill.tail()
+    if raw is None or value(raw, "rms_lg", 0.0) < RAW_LG or head is None or tail is None:
+        return None
+    if head < OVERSHOT or tail < UNLEARNT or run.has("rate_jump", "carried_gradient"):
+        return None
+    dead = tuple(e for e in lasting(run, "dead_units") if value(e, "share", 0.0) > HALF)
+    plateau = tuple(lasting(run, "loss_plateau"))
+    if not dead and not plateau:
+        return None
+    failure = "dead_neurons" if dead else "data_anomaly"
+    return failure, dead[0].layer_name if dead else None, (value(raw, "rms_lg", RAW_LG) - RAW_LG) / 2, (*dead, *plateau)
 
 
 def _summary(root: SemanticEvent) -> str:

@@ -18,18 +18,27 @@ Reference
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.reasoning.outcome import STARVED, lasting, not_learning, value
+from neuraldbg.record import OptimizerFacts
 from neuraldbg.run import Run
 
 USUAL_LG = 0.5  # decades by which healthy weights shrink at most
 
 
+SHARE = 0.5  # of an update that decay alone makes; with a usual decay of 0.01 it is below a hundredth
+FASTEST = 1e-3  # of the weights a step: a slower decay leaves a hundred steps nearly alone
+
+
 def weight_decay_too_high(run: Run) -> Iterator[Claim]:
     shrink = next(lasting(run, "weights_shrink"), None)
-    if shrink is None or not not_learning(run):
+    if shrink is None:
+        yield from _dominates(run)
+        return
+    if not not_learning(run):
         return
     if run.facts.optimizers and not any(o.weight_decay > 0 for o in run.facts.optimizers):
         return
@@ -46,3 +55,30 @@ def weight_decay_too_high(run: Run) -> Iterator[Claim]:
         refuted_by="a run with weight_decay=0 that ends the same way",
         strength=max(0.0, fall - USUAL_LG),
     )
+
+
+def _dominates(run: Run) -> Iterator[Claim]:
+    """Decay is most of every update, so that the weights stay where it holds them, and the loss does not fall."""
+    still = next(lasting(run, "loss_plateau", "loss_diverging"), None)
+    update = run.get("update").tail()
+    decay = max((_decay(o) for o in run.facts.optimizers), default=0.0)
+    if still is None or not update or decay < FASTEST or decay < SHARE * update or run.has("violent_update"):
+        return
+    yield Claim(
+        cause="weight_decay_too_high",
+        failure_type="optimizer_instability",
+        layer_name=None,
+        step=0,
+        predicts={**STARVED, "dead_units": 1000},
+        evidence_for=(still,),
+        remedy="lower weight_decay (0.01 is a usual value for AdamW) and leave biases and norms out of it",
+        summary=f"decay takes {decay:.1%} of the weights at each step, the whole update is {update:.1%}",
+        refuted_by="a run with weight_decay=0 that ends the same way",
+        strength=min(1.0, math.log10(decay / FASTEST)),
+    )
+
+
+def _decay(optimizer: OptimizerFacts) -> float:
+    """Share of the weights that decay takes at one step; inside the gradient of an adaptive optimizer it has none."""
+    decoupled = optimizer.kind in ("AdamW", "NAdamW", "SGD", "Lion", "SGDW")
+    return max(optimizer.rates, default=0.0) * optimizer.weight_decay if decoupled else 0.0

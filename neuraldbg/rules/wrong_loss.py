@@ -26,6 +26,8 @@ from neuraldbg.diagnosis import Claim
 from neuraldbg.reasoning.outcome import BLOW_UP, NONFINITE, STARVED, lasting, value
 from neuraldbg.run import Run
 
+FAR = 0.05  # outside [0, 1]: more than smoothing or rounding, and the loss has no lower bound there
+
 PREDICTS = {**BLOW_UP, **STARVED, "saturation": 1000, "dead_units": 1000, "loss_spike": 1000}
 
 
@@ -50,5 +52,5 @@ def wrong_loss(run: Run) -> Iterator[Claim]:
         summary=f"targets from {low:g} to {high:g}, the loss expects [0, 1]",
         refuted_by="targets inside the loss's range",
         exact=True,
-        outcome=bool(harm),
+        outcome=bool(harm) or low < -FAR or high > 1 + FAR,
     )

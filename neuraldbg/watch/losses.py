@@ -41,6 +41,7 @@ class FoundLoss:
     reduction: str | None
     values: Tensor
     probabilities: bool
+    sign: int = 1
 
 
 def unscaled(loss: Tensor) -> tuple[Tensor, bool]:
@@ -75,10 +76,10 @@ def _saved(node: Any, name: str) -> Any:
 
 def find_loss(root: Any) -> FoundLoss | None:
     """The loss operator that weighs most: the first one met from the loss tensor downwards."""
-    queue: deque[Any] = deque([root])
+    queue: deque[tuple[Any, int]] = deque([(root, 1)])
     seen: set[Any] = set()
     while queue and len(seen) < NODES:
-        node = queue.popleft()
+        node, sign = queue.popleft()
         if node is None or node in seen:
             continue
         seen.add(node)
@@ -86,9 +87,26 @@ def find_loss(root: Any) -> FoundLoss | None:
         if kind:
             found = read_operator(node, kind)
             if found is not None:
-                return found
-        queue.extend(n for n, _ in node.next_functions)
+                return dataclasses.replace(found, sign=sign)
+        queue.extend((n, sign * s) for (n, _), s in zip(node.next_functions, _signs(node), strict=True))
     return None
+
+
+def _signs(node: Any) -> list[int]:
+    """By which sign each input enters this node's output, as far as negations and constant factors go."""
+    name, count = node.name(), len(node.next_functions)
+    if name == "NegBackward0":
+        return [-1] * count
+    if name == "SubBackward0" and count == 2:
+        return [1, -1]
+    if name.startswith("RsubBackward"):
+        return [-1] * count
+    if name in ("MulBackward0", "DivBackward0"):
+        other = _saved(node, "_saved_other")
+        known = isinstance(other, Tensor) and other.numel() == 1 and other.device.type == "cpu"
+        if known and node.next_functions[-1][0] is None and float(other) < 0:  # on a device a look would wait for it
+            return [-1] * count
+    return [1] * count
 
 
 def read_operator(node: Any, kind: str) -> FoundLoss | None:
@@ -199,4 +217,4 @@ _MEASURES = {
 
 def read(found: FoundLoss, numbers: list[float]) -> LossStats:
     named = {k: (v if math.isfinite(v) else None) for k, v in zip(LOSS_COLUMNS, numbers, strict=True)}
-    return LossStats(kind=found.kind, reduction=found.reduction, probabilities=found.probabilities, **named)
+    return LossStats(found.kind, found.reduction, probabilities=found.probabilities, sign=found.sign, **named)
