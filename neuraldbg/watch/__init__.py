@@ -21,7 +21,7 @@ from neuraldbg.reasoning import queries
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings, make
 from neuraldbg.trace import EventLog, Trace
-from neuraldbg.watch import signals
+from neuraldbg.watch import signals, structure
 from neuraldbg.watch.session import Session, log, strict
 
 __all__ = ["NeuralDbg"]
@@ -77,7 +77,7 @@ class NeuralDbg:
             self._install_hooks()
         finally:
             if self._named:
-                self._first = weakref.ref(_unwrapped(self._named[0][1]))
+                self._first = weakref.ref(structure.unwrapped(self._named[0][1]))
             self._named = []
         return self
 
@@ -145,11 +145,11 @@ class NeuralDbg:
     def drop(self, model: nn.Module) -> None:
         """Stop watching one of several models (before the first step has ended)."""
         for number, (_, ref) in enumerate(self._session.models):
-            if ref() is _unwrapped(model):
+            if ref() is structure.unwrapped(model):
                 self._session.drop(number)
 
     def watches(self, model: nn.Module) -> bool:
-        target = _unwrapped(model)
+        target = structure.unwrapped(model)
         return any(ref() is target for _, ref in self._session.models)
 
     def detach(self) -> None:
@@ -320,12 +320,6 @@ class NeuralDbg:
         return f"<NeuralDbg watching {models}, step {self.step}, {len(self.events)} events>"
 
 
-def _unwrapped(model: nn.Module) -> nn.Module:
-    while isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
-        model = inner
-    return model
-
-
 def _named(models: Sequence[Any]) -> list[tuple[str, nn.Module]]:
     """(name, model) of what was given to the constructor, checked."""
     if len(models) == 1 and isinstance(models[0], Mapping):
@@ -350,7 +344,7 @@ def _pair(model: Any, name: str) -> tuple[str, nn.Module]:
 
 
 def _free_name(model: Any, taken: Sequence[str]) -> str:
-    base = type(_unwrapped(model) if isinstance(model, nn.Module) else model).__name__.lower()
+    base = type(structure.unwrapped(model) if isinstance(model, nn.Module) else model).__name__.lower()
     return base if base not in taken else next(f"{base}{k}" for k in range(2, 10**6) if f"{base}{k}" not in taken)
 
 

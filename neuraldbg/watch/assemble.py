@@ -71,7 +71,7 @@ class Names:
 
     def owner(self, i: int, session: Session) -> str:
         """The module that holds parameter i."""
-        return self.parameters[i].rpartition(".")[0]
+        return self.parameters[i].rpartition(".")[0].partition("parametrizations.")[0].rstrip(".")
 
 
 def group_gradients(session: Session, gradients: dict[int, float]) -> tuple[float | None, ...]:

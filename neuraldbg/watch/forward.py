@@ -74,6 +74,7 @@ class ForwardWatch:
         self.mapping = True  # whether nodes of module outputs are being collected for a graph walk
         self.last: weakref.ref[Tensor] | None = None
         self.outputs: dict[int, tuple[weakref.ref[Tensor], int]] = {}
+        self.traced: dict[int, Tensor] = {}  # rows that a graph wrote in this step, by id(buffer)
 
     def add(self, model: int, module: nn.Module) -> list[int]:
         """Take in all modules of a model; returns their numbers."""
@@ -101,15 +102,30 @@ class ForwardWatch:
             self.places.append(place)
         return list(range(first, len(self.places)))
 
+    def buffers(self) -> list[Tensor]:
+        return list({id(p.buffer): p.buffer for p in self.places}.values())
+
     def clear(self) -> None:
         """Empty all rows."""
-        for buffer in {id(p.buffer): p.buffer for p in self.places}.values():
+        for buffer in self.buffers():
             buffer.fill_(UNSEEN)
+
+    def take(self) -> dict[int, Tensor]:
+        """What a traced forward has just written: it may belong to a step that is not open yet."""
+        taken = {id(b): b.clone() for b in self.buffers()}
+        self.clear()
+        return taken
+
+    def give(self, taken: dict[int, Tensor]) -> None:
+        """Let it be the open step's, beside what that step has."""
+        for key, rows in taken.items():
+            self.traced[key] = torch.maximum(self.traced[key], rows) if key in self.traced else rows
 
     def begin(self, clear: bool = True) -> None:
         """Start a sampled step: forget the last one's numbers (a traced forward has written its own by now)."""
         if clear:
             self.clear()
+        self.traced = {}
         for p in self.places:
             p.calls = 0
         self.order.clear()
@@ -189,7 +205,7 @@ class ForwardWatch:
 
     def rows(self) -> tuple[list[int], list[Tensor]]:
         """(numbers of the modules seen, tensors to transfer): buffers, then dead and never shares, then gates."""
-        buffers = list({id(p.buffer): p.buffer for p in self.places}.values())
+        buffers = [self.traced.get(id(b), b) for b in self.buffers()]
         dead = [i for i in self.order if self.places[i].last_active is not None]
         shares = []
         for i in dead:

@@ -105,6 +105,10 @@ class ParameterWatch:
     def live(self) -> list[tuple[Watched, Tensor]]:
         return [(w, p) for w in self.items if (p := w.ref()) is not None and not w.gone]
 
+    def trained(self) -> list[tuple[Watched, Tensor]]:
+        """Those that can get a gradient now: one that was frozen may still carry an old one."""
+        return [(w, p) for w, p in self.live() if p.requires_grad]
+
     # --- gradients -----------------------------------------------------------------------------
 
     def begin_backward(self) -> None:
@@ -128,7 +132,7 @@ class ParameterWatch:
 
     def end_backward(self) -> list[Tensor]:
         """After backward: the norm of every gradient, one fused call; returned as scalars on the device."""
-        found = [(w, p.grad) for w, p in self.live() if p.grad is not None and p.grad.numel()]
+        found = [(w, p.grad) for w, p in self.trained() if p.grad is not None and p.grad.numel()]
         for w in self.items:
             w.grad_norm = None
         scalars = norms([g.detach() for _, g in found]) if found else []
@@ -138,7 +142,7 @@ class ParameterWatch:
 
     def quick_norm(self) -> Tensor | None:
         """The global gradient norm alone (the cheap sentinel of steps that are not sampled)."""
-        grads = [p.grad.detach() for _, p in self.live() if p.grad is not None and p.grad.numel()]
+        grads = [p.grad.detach() for _, p in self.trained() if p.grad is not None and p.grad.numel()]
         return torch.linalg.vector_norm(torch.stack(norms(grads))) if grads else None
 
     # --- optimizers ----------------------------------------------------------------------------
@@ -240,7 +244,7 @@ class ParameterWatch:
         """Remember where this backward pass points, on a sample of the weight tensors."""
         parts = [
             flat_sample(p.grad, COSINE_SAMPLE)
-            for _, p in self.live()
+            for _, p in self.trained()
             if p.grad is not None and p.dim() > 1 and not p.grad.is_sparse and p.numel()
         ]
         self.pointing = torch.cat(parts) if parts else None

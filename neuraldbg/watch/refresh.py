@@ -1,8 +1,8 @@
 """What a model is made of can change while it is watched: parameters and modules that were replaced are taken in again.
 
-`load_state_dict(assign=True)`, a parametrization, SyncBatchNorm, an adapter or sharding put new objects in the places of
-old ones, and hooks stay with the old. So the identities are compared where a sampled step begins; lazy modules, whose
-parameters get a shape in their first call, are taken in the same way.
+`load_state_dict(assign=True)`, a parametrization, SyncBatchNorm, an adapter or sharding put new objects in the places
+of old ones, and hooks stay with the old. So the identities are compared where a sampled step begins; lazy modules,
+whose parameters get a shape in their first call, are taken in the same way.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def refresh(session: Session) -> None:
             continue
         now = signature(model)
         known = session.signatures.get(number)
-        owners = session.names.parameter_model
-        lost = any(w.ref() is None and owners[i] == number and not w.gone for i, w in enumerate(session.parameters.items))
+        items = zip(session.parameters.items, session.names.parameter_model, strict=True)
+        lost = any(of == number and w.ref() is None and not w.gone for w, of in items)
         if known != now or lost or session.parameters.lazy:
             _modules(session, number, model)
             _parameters(session, number, model)
@@ -71,17 +71,27 @@ def _parameters(session: Session, number: int, model: nn.Module) -> None:
     known = {(w.module, w.name): i for i, w in enumerate(watch.items) if owners[i] == number and not w.gone}
     places = {id(m): p.name for p in session.forward.places if p.model == number and (m := p.ref()) is not None}
     here = set()
+    moved: dict[int, tuple[str, str]] = {}
     for path, module in model.named_modules():
         for name, p in module.named_parameters(recurse=False):
             key = (places.get(id(module), path), name)
             here.add(key)
             i = known.get(key)
-            if i is not None and watch.items[i].ref() is not p:
+            if i is None:
+                moved[id(p)] = key
+            elif watch.items[i].ref() is not p:
                 watch.replace(i, p)
                 session.attachment.hang_parameter(session, number, i)
     for key, i in known.items():
-        if key not in here:
-            watch.items[i].gone = True
+        item = watch.items[i]
+        if key in here:
+            continue
+        new = moved.get(id(item.ref()))
+        if new is None:
+            item.gone = True
+        else:  # the same tensor under another name: a parametrization, a module that took it over
+            item.module, item.name = new
+    session.names.parameters = []
     before = len(watch.items)
     watch.add(model, places)
     owners += [number] * (len(watch.items) - before)

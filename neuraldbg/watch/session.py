@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
-from neuraldbg.watch import closing, inputs, losses, signals
+from neuraldbg.watch import closing, inputs, losses, signals, structure
 from neuraldbg.watch.assemble import Names, build_facts
 from neuraldbg.watch.attach import Attachment
 from neuraldbg.watch.clock import StepClock
@@ -40,6 +40,13 @@ PROVISIONAL = 16  # first steps that wait until it is known how a step ends
 
 def strict() -> bool:
     return os.environ.get("NEURALDBG_STRICT") == "1"
+
+
+def aside() -> bool:
+    """Whether a forward is none of the training's: an evaluation, a checkpoint that computes again, a transform."""
+    if not torch.is_grad_enabled() or torch._C._current_graph_task_id() != -1:
+        return True
+    return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def guarded(method: Callable[P, R]) -> Callable[P, R | None]:
@@ -97,6 +104,8 @@ class Session:
         self.weights_bad = False
         self.dropped: set[int] = set()
         self.signatures: dict[int, int] = {}
+        self.nested = 0
+        self.late = False
         self.exception: tuple[str, str | None] | None = None
         self.replay = Replay(self)
         self._clear()
@@ -124,9 +133,10 @@ class Session:
 
     def install(self, name: str, model: nn.Module) -> None:
         """Hang hooks on every module and trainable parameter of a model."""
-        wrapper = model
-        while isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
-            model, self.compiled = inner, True
+        while isinstance(model, structure.PARALLEL):
+            model = model.module
+        wrapper, model = model, structure.unwrapped(model)
+        self.compiled = self.compiled or wrapper is not model
         if wrapper is model and getattr(model, "_compiled_call_impl", None) is not None:
             self.compiled = True
         number = len(self.models)
@@ -175,8 +185,8 @@ class Session:
 
     @guarded
     def before_forward(self, index: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not torch.is_grad_enabled() or torch._C._current_graph_task_id() != -1:
-            return  # evaluation, or the recomputation of a checkpoint inside backward
+        if aside():
+            return
         if not self.stack:
             self._enter(index, module, args, kwargs)
         if self.attachment.awake:
@@ -225,7 +235,7 @@ class Session:
 
     @guarded
     def after_forward(self, index: int, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if not torch.is_grad_enabled() or torch._C._current_graph_task_id() != -1 or index not in self.stack:
+        if aside() or index not in self.stack:
             return
         while self.stack.pop() != index:
             pass  # a forward inside was left by an exception that the user caught
@@ -243,18 +253,26 @@ class Session:
 
     @guarded
     def backward_starts(self, tensors: Any) -> None:
+        if torch._C._current_graph_task_id() != -1:
+            self.nested += 1  # a checkpoint computes again, inside a backward pass
+            return
         self.stack.clear()
         self.in_backward = False
+        self.nested, self.late = 0, False
         roots = [tensors] if isinstance(tensors, Tensor) else [t for t in tensors if isinstance(t, Tensor)]
         root = next((t for t in roots if t.grad_fn is not None), None)
         if root is None:
             return
-        if not self.clock.forwards:  # the forward ran inside a traced graph, where no hook of ours can count
+        traced = not self.clock.forwards  # the forward ran inside a graph, where no hook of ours can count
+        taken = self.forward.take() if traced else {}  # it belongs to the next step, if the open one is over
+        if traced:
             self._boundary()
         if not self.begun:
-            self._begin(traced=not self.clock.forwards)
+            self._begin(traced=traced)
         elif self.parameters.lazy and self.sampling:
             refresh(self)  # lazy modules have their parameters by now
+        if self.sampling:
+            self.forward.give(taken)
         loss = losses.unscaled(root)[0] if root.numel() == 1 else None
         found = None
         if self.sampling:
@@ -269,12 +287,15 @@ class Session:
     def after_gradient(self, index: int) -> None:
         if self.in_backward:
             return
+        if self.nested:  # a callback would come when the recomputation ends, not when backward does
+            self.late = True
+            return
         self.in_backward = True
         torch.autograd.Variable._execution_engine.queue_callback(self.backward_ended)
 
     @guarded
     def backward_ended(self) -> None:
-        self.in_backward = False
+        self.in_backward = self.late = False
         if not self.begun:
             self._begin()
         self.clock.backwards += 1
@@ -294,6 +315,11 @@ class Session:
     @guarded
     def backward_returned(self) -> None:
         """The user's call of backward is over: nothing runs inside autograd any more."""
+        if torch._C._current_graph_task_id() != -1:
+            self.nested -= 1
+            return
+        if self.late:  # all gradients came in recomputations
+            self.backward_ended()
         if self.clock.backwards:
             self.replay.backward_ended()
 

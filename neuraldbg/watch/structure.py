@@ -20,6 +20,7 @@ NORMS = (
     nn.modules.instancenorm._InstanceNorm,
     *([nn.RMSNorm] if hasattr(nn, "RMSNorm") else []),
 )
+PARALLEL = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 NODES = 20000  # nodes of one autograd graph that are walked; a 1,000-module model has about 10,000
 
 _FUNCTIONAL = {
@@ -38,6 +39,15 @@ def inner_of(module: nn.Module) -> nn.Module | None:
     """What `torch.compile` wrapped here; None for any other module."""
     inner = getattr(module, "_orig_mod", None)
     return inner if isinstance(inner, nn.Module) else None
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The user's own model below compiled and parallel wrappers."""
+    while True:
+        inner = model.module if isinstance(model, PARALLEL) else inner_of(model)
+        if not isinstance(inner, nn.Module):
+            return model
+        model = inner
 
 
 def activation_of(module: nn.Module) -> str:
@@ -60,7 +70,8 @@ def describe(name: str, module: nn.Module) -> ModuleFacts:
     own = list(module.parameters(recurse=False))
     own = [p for p in own if not isinstance(p, nn.parameter.UninitializedParameter)]
     weight = module._parameters.get("weight")  # a parametrised one is computed when asked for, and may change by it
-    width = weight.shape[0] if isinstance(weight, Tensor) and weight.dim() > 1 else None
+    lazy = isinstance(weight, nn.parameter.UninitializedParameter)
+    width = weight.shape[0] if isinstance(weight, Tensor) and not lazy and weight.dim() > 1 else None
     return ModuleFacts(
         name=name,
         kind=type(module).__name__,
