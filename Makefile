@@ -46,6 +46,9 @@ bench-overhead: $(READY)  ## What watching costs a step, beside the peers: docs/
 bench-memory: $(READY)  ## What watching keeps in memory, over steps and modules: docs/benchmarks/memory.md.
 	$(BIN)/python -m benchmarks.memory
 
+bench-accuracy: $(READY)  ## Diagnoses on the labelled corpus; writes docs/benchmarks/accuracy.md (about half an hour).
+	$(BIN)/python -m benchmarks.accuracy $(ARGS)
+
 wheel: $(READY)  ## What ships: the spokes inside, the types and the tests against it.
 	rm -rf build dist
 	$(BIN)/python -m build

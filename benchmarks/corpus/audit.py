@@ -25,7 +25,8 @@ from benchmarks import corpus
 from benchmarks.corpus.plan import Plan
 
 WORSE = 0.85  # of the twin's score above chance
-HIGHER = 1.3  # times the twin's last loss, and by a twentieth of the way that the twin came down
+HIGHER = 1.3  # times the twin's last loss, and
+LOST = 0.25  # of the way that the twin's loss came down
 JUMP = 3.0  # times the first loss, at some later time
 DEAD = 0.4  # more of a layer's units silent than in the twin
 SECONDS = 4.0  # a run that takes longer bare, on a busy machine, is left out
@@ -104,7 +105,7 @@ def harm(plan: Plan, bad: Outcome, good: Outcome) -> list[str]:
     if not math.isfinite(bad.score) or bad.score - plan.chance < WORSE * (good.score - plan.chance):
         found.append("score")
     if bad.finite:
-        lift = max((HIGHER - 1) * abs(good.last), 0.05 * abs(good.first - good.last))
+        lift = max((HIGHER - 1) * abs(good.last), LOST * abs(good.first - good.last))
         same_loss = abs(bad.first) < 20 * abs(good.first)  # another loss, or another scale, says nothing
         if same_loss and bad.last > good.last + lift:
             found.append("loss")
@@ -164,9 +165,16 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--programs", nargs="+", default=sorted(corpus.PROGRAMS), choices=sorted(corpus.PROGRAMS))
     parser.add_argument("--only", default="", help="only faults and variants whose name has this")
+    parser.add_argument("--why", nargs="+", help="only runs that are in for exactly these reasons so far")
     parser.add_argument("--dry", action="store_true", help="print what is left out and why, write nothing")
     args = parser.parse_args()
     chosen = [c for c in candidates(args.programs) if args.only in (c[1] or c[4])]
+    if args.why:
+        old = json.loads(corpus.ACCEPTED.read_text())["runs"]
+        names = ("program", "fault", "strength", "seed", "variant")
+        chosen = sorted(
+            {tuple(r[n] for n in names) for r in old if r["why"] == args.why} & set(chosen), key=lambda c: c[0]
+        )
     with multiprocessing.get_context("fork").Pool(args.jobs) as pool:
         rows = pool.map(audit, chosen, chunksize=8)
     for row in rows:
