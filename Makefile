@@ -8,7 +8,7 @@ JUDGE := ../shared/judge/judge.py
 CASES := ../shared/cases
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-services judge bench-overhead bench-memory wheel clean build up shell down test-docker
+.PHONY: help demo test check test-services judge bench-overhead bench-memory bench-accuracy wheel clean build up shell down test-docker
 
 help:  ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
