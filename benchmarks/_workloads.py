@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -52,6 +53,16 @@ def cnn() -> nn.Module:
     return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10))
 
 
+def own_code(model: nn.Module) -> nn.Module:
+    """The model with code of its own: the compiler keeps at most eight variants of one, of all sides together."""
+    forward: Any = type(model).forward
+    copy = types.FunctionType(
+        forward.__code__.replace(), forward.__globals__, "forward", forward.__defaults__, forward.__closure__
+    )
+    model.__class__ = type(type(model).__name__, (type(model),), {"forward": copy})
+    return model
+
+
 @dataclasses.dataclass(frozen=True)
 class Workload:
     name: str
@@ -70,8 +81,8 @@ class Training:
 
     def __init__(self, workload: Workload, model: nn.Module, compiled: bool) -> None:
         g = torch.Generator().manual_seed(1)
-        self.model = model
-        self.called: Any = torch.compile(model) if compiled else model
+        self.model = own_code(model) if compiled else model
+        self.called: Any = torch.compile(self.model) if compiled else self.model
         self.optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
         self.criterion = nn.CrossEntropyLoss()
         self.batches = [
