@@ -63,6 +63,20 @@ def test_a_sum_over_a_batch_is_told_with_its_rows() -> None:
     assert event.metadata["loss_kind"] == "mse"
 
 
+def test_a_loss_that_is_only_scaled_keeps_its_sign() -> None:
+    assert found([record(k, loss_stats=loss_stats("mse", sign=1)) for k in range(3)]) == []
+
+
+def test_a_negated_loss_on_a_step_that_was_not_sampled_is_not_looked_at() -> None:
+    assert found([record(0, sampled=False, loss_stats=loss_stats("mse", sign=-1))]) == []
+
+
+def test_a_negated_loss_is_told_once_at_the_first_step_that_has_it() -> None:
+    (event,) = found([record(k, loss_stats=loss_stats("mse", sign=1 if k < 4 else -1)) for k in range(9)])
+    assert (event.symptom, event.layer_name, event.step) == ("negated_loss", None, 4)
+    assert event.metadata == {"loss_kind": "mse"}
+
+
 def test_probabilities_in_a_loss_on_logits_are_told_once() -> None:
     (event,) = found([record(k, loss_stats=loss_stats("nll", probabilities=True, chance=2.3)) for k in range(3)])
     assert (event.symptom, event.metadata["chance"]) == ("double_softmax", 2.3)

@@ -249,6 +249,87 @@ def test_a_loss_that_is_divided_into_something_is_no_scaled_loss():
     assert not changed
 
 
+# -- the sign with which the loss enters what backward starts from -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda loss: loss,
+        lambda loss: loss * 65536.0,
+        lambda loss: loss / 4,
+        lambda loss: 0.5 * loss.mean(),
+        lambda loss: loss - 1.0,
+        lambda loss: loss - live(5).square().sum(),
+        lambda loss: loss + live(5).neg().sum(),
+        lambda loss: -(-loss),
+        lambda loss: -loss * -2,
+        lambda loss: 0 - (1.0 - loss),
+        lambda loss: loss * torch.tensor(-1.0, requires_grad=True),
+        lambda loss: (1 - torch.exp(-loss)) ** 2 * loss,
+    ],
+    ids=[
+        "plain",
+        "scaled up",
+        "divided",
+        "half of its mean",
+        "minus a number",
+        "minus a term beside it",
+        "beside a negated term",
+        "negated twice",
+        "negated and scaled by a negative number",
+        "subtracted twice",
+        "times a factor that is learned",
+        "focal",
+    ],
+)
+def test_a_loss_that_is_minimised_has_the_sign_plus(change):
+    assert seen(change(F.mse_loss(live(8, 1), torch.randn(8, 1)))).sign == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda loss: -loss,
+        lambda loss: 0 - loss,
+        lambda loss: loss * -1,
+        lambda loss: -1 * loss,
+        lambda loss: loss / -2,
+        lambda loss: loss * torch.tensor(-3.0),
+        lambda loss: live(5).square().sum() - loss,
+        lambda loss: -loss / 4 * 1024.0,
+        lambda loss: (1.0 - loss).mean(),
+        lambda loss: -(-(-loss)),
+    ],
+    ids=[
+        "minus",
+        "subtracted from zero",
+        "times minus one",
+        "minus one times it",
+        "divided by minus two",
+        "times a negative tensor",
+        "subtracted from another term",
+        "negated and scaled",
+        "subtracted below a mean",
+        "negated three times",
+    ],
+)
+def test_a_loss_that_is_maximised_has_the_sign_minus(change):
+    loss = F.mse_loss(live(8, 1), torch.randn(8, 1))
+    stats = seen(change(loss))
+    assert stats.sign == -1
+    assert close(stats.value, loss.item())
+
+
+def test_the_sign_agrees_with_the_direction_of_the_gradient():
+    x, t = torch.randn(8, 1, requires_grad=True), torch.randn(8, 1)
+    for change in (lambda loss: loss / 2, lambda loss: 3 - loss, lambda loss: loss / -2, lambda loss: -(1 - loss)):
+        loss = F.mse_loss(x, t)
+        (plain,) = torch.autograd.grad(loss, x, retain_graph=True)
+        (changed,) = torch.autograd.grad(change(loss), x, retain_graph=True)
+        assert seen(change(loss)).sign == torch.sign((plain * changed).sum()).item()
+
+
 def test_a_loss_whose_graph_was_freed_is_not_read():
     x = live(8, 1)
     loss = F.mse_loss(x, torch.randn(8, 1))
