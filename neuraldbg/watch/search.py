@@ -166,7 +166,7 @@ class Search:
         if not roots or not wanted:
             return None
         watcher, first = again.watcher, _FirstNode(again.watcher)
-        watcher.phase, watcher.found, watcher.origins = "backward", [], {}
+        watcher.phase, watcher.found, watcher.origins, watcher.caller = "backward", [], {}, None
         rerun.on_nodes(roots, rerun.sequence() - again.nodes, first.hook)
         upstream = [_gradient_like(t) for t in roots]
         try:
