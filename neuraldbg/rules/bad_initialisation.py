@@ -6,11 +6,14 @@ What it is
 
 How it looks
     At step 0 the signal changes by a decade per layer; or a hidden layer has no active unit at all although no
-    bias and no input offset explains it. The loss stays at chance.
+    bias and no input offset explains it. The loss stays at chance. Or the gradient falls fivefold or more from layer
+    to layer, from the first steps on, though no activation is bounded; the loss may leave chance late, when the
+    weights have grown.
 
 What speaks against it
     A residual branch that starts at zero on purpose; a loss that falls; inputs of a scale or offset that does the
-    same to any weights; bounded activations, which shrink the gradient with good weights too.
+    same to any weights; bounded activations, which shrink the gradient with good weights too; depth in time, of a
+    recurrent layer.
 
 What to do
     Scale by the fan-in: torch.nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")

@@ -5,11 +5,13 @@ What it is
 
 How it looks
     The loss operator's own loss rises from the first steps on, steadily, while the gradient keeps its direction
-    (cosine near +1) and the updates are of the usual size.
+    (cosine near +1) and the updates are of the usual size. Where the graph shows that backward starts from the
+    negated loss, it is enough that the loss gets worse, however unsteadily.
 
 What speaks against it
     A quiet start before the rise: then the targets run away. A gradient that changes its sign: then the rate is
-    too high. An adversary, which maximises one of its losses on purpose.
+    too high. An adversary, which maximises one of its losses on purpose, beside another optimizer. A negated loss
+    that gets no worse, because something else turns the sign back.
 
 What to do
     Remove the minus, or negate a score that is to be maximised: loss = -log_likelihood.mean()

@@ -6,10 +6,12 @@ What it is
 
 How it looks
     The loss jumps from far below chance to far above it within one step. Inputs, rate and hidden layers of that
-    step are as before: the model is confidently wrong.
+    step are as before: the model is confidently wrong. Or the targets of a regression themselves become several
+    times as large or as small from one batch to the next, and the loss jumps or diverges after that.
 
 What speaks against it
-    An input event, a rate jump, a large update or dead units at the same step; a jump that stays below chance.
+    An input event, a rate jump, a large update or dead units at the same step; a jump that stays below chance, or
+    one from a loss that had never come down to half of it. Targets of a new scale that do no harm.
 
 What to do
     Compare the label histograms of the sources: print(torch.bincount(labels))

@@ -6,11 +6,13 @@ What it is
 
 How it looks
     The loss falls at every step, the gradient keeps its direction (cosine near 1), and at the end most of the
-    first loss is still there.
+    first loss is still there. Where batch noise hides the fall, all updates together have moved the weights by less
+    than a fiftieth of their size.
 
 What speaks against it
     A hidden layer at its limits, inputs or targets of huge scale, or the same few batches again and again: these
     look as slow and are other faults. A loss that is already far below chance is only early in its training.
+    Weights that stay where they are because no usable gradient arrives, or because the rate was set to zero.
 
 What to do
     Multiply the rate by ten until the loss falls fast: optimizer = torch.optim.RMSprop(model.parameters(), lr=0.1)

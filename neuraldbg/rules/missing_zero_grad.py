@@ -6,11 +6,13 @@ What it is
 
 How it looks
     An optimizer consumes a gradient that contains one it consumed before, step after step. The gradient norm
-    grows, and tens to hundreds of steps later the loss oscillates or diverges.
+    grows, and tens to hundreds of steps later the loss oscillates or diverges. With nine in ten of the parameters
+    it is told without waiting for that.
 
 What speaks against it
     Accumulation over micro-batches clears the gradient after each update; several optimizers that share
-    parameters leave gradients of others in a buffer. Neither consumes a gradient twice.
+    parameters leave gradients of others in a buffer. Neither consumes a gradient twice. A gradient carried on in
+    some parameters only, which no harm follows, is a note.
 
 What to do
     Clear before each backward pass: optimizer.zero_grad()

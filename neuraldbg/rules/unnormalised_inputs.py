@@ -6,10 +6,13 @@ What it is
 
 How it looks
     From step 0 on the first bounded layer or the gates of a recurrent layer sit at their limits, a share of the
-    rectified units never fires because it points away from the mean, or the loss does not move.
+    rectified units never fires because it points away from the mean, or the loss does not move. Or the untrained
+    outputs are as large as the inputs: the loss starts at many times chance, and on its way down most units of a
+    layer die, or it stops on a plateau.
 
 What speaks against it
-    Large inputs that nothing follows. Saturation that grows only in training, or behind a rectified layer.
+    Large inputs that nothing follows. Saturation that grows only in training, or behind a rectified layer. A loss
+    that starts near chance, or ends below half of it.
 
 What to do
     Standardise every column: x = (x - x_train.mean(0)) / x_train.std(0)

@@ -4,10 +4,12 @@ What it is
     The decay term outweighs the gradient: the weights, and the signal with them, shrink towards zero.
 
 How it looks
-    The weights fall by more than half a decade with weight decay on, and the loss does not fall.
+    The weights fall by more than half a decade with weight decay on, and the loss does not fall. Or they stay where
+    decay holds them: it makes at least half of every update, and the loss stands still or grows.
 
 What speaks against it
-    A loss that falls meanwhile: moderate decay shrinks weights in every healthy run.
+    A loss that falls meanwhile: moderate decay shrinks weights in every healthy run. A decay of less than a
+    thousandth of the weights a step; an adaptive optimizer that has the decay inside its gradient; violent updates.
 
 What to do
     Lower it and leave biases and norms out: torch.optim.AdamW(groups, lr=1e-3, weight_decay=0.01)

@@ -6,10 +6,11 @@ What it is
 
 How it looks
     Targets outside the range of the loss from the first batch on; later a loss below zero, gradients that grow
-    in one direction, non-finite values.
+    in one direction, non-finite values. Targets that are far outside are told before any of that.
 
 What speaks against it
-    Targets inside the range. Soft labels between 0 and 1 are right.
+    Targets inside the range. Soft labels between 0 and 1 are right, and a few hundredths outside, by smoothing or
+    rounding, are only noted where no harm follows.
 
 What to do
     Use a regression loss for numbers: criterion = torch.nn.MSELoss(), on scaled targets

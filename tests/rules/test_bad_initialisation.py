@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
+import pytest
+
+from neuraldbg.events import SemanticEvent
 from neuraldbg.rules.bad_initialisation import bad_initialisation
+from neuraldbg.run import Series
 from neuraldbg.testing import check_explains, check_silent, facts, module, observed, run
 
 silent = partial(check_silent, bad_initialisation)
@@ -13,8 +18,55 @@ SMALL = observed("small_weights", 0, "lin0", gain_lg=-1.1, depth_lg=-9.0)
 SILENT_LAYER = observed("dead_units", 0, "relu3", share=1.0, at_start=1.0, rise=0.0, position="hidden")
 
 
+FALLING = [0.97**i for i in range(100)]
+
+
+def starved(step: int = 0, **changes: Any) -> SemanticEvent:
+    given = {"slope": 0.9, "first_last_lg": -4.5, "layers": 6, "bounded_layers": 0, **changes}
+    return observed("vanishing_with_depth", step, "lin0", **given)
+
+
+def late(until: int) -> list[float]:
+    """A loss that leaves chance at this step and then falls far."""
+    return [1.0] * until + [0.9**i for i in range(1, 101 - until)]
+
+
 def test_small_weights_that_learn_are_fine() -> None:
-    silent(run(SMALL, series={"skill": [0.97**i for i in range(100)]}))
+    silent(run(SMALL, series={"skill": FALLING}))
+    silent(run(SMALL, series={"skill": late(29)}))
+
+
+def test_a_few_points_at_chance_are_no_lost_third() -> None:
+    few = Series(tuple((10 * i, v) for i, v in enumerate([1.0, 1.0, 1.0, 0.5, 0.3, 0.2, 0.1, 0.05, 0.03, 0.02])))
+    silent(run(SMALL, series={"skill": few}))
+
+
+def test_a_gradient_that_shrinks_with_depth_in_a_net_that_learns_is_fine() -> None:
+    silent(run(starved(), series={"skill": FALLING}))
+
+
+def test_the_slope_of_a_healthy_deep_net_proves_nothing() -> None:
+    silent(run(starved(slope=0.64), STUCK))
+
+
+def test_bounded_activations_shrink_the_gradient_with_good_weights_too() -> None:
+    silent(run(starved(bounded_layers=5), STUCK))
+
+
+def test_a_gradient_that_shrinks_only_later_did_not_start_so() -> None:
+    silent(run(starved(step=3), STUCK))
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["norm_over_one", "softmax_over_one", "negative_bias", "unscaled_input", "output_range", "zero_factors"],
+)
+def test_another_fault_that_starves_the_gradient_is_the_cause(other: str) -> None:
+    silent(run(observed(other, 0, "lin3"), starved(), STUCK))
+
+
+def test_depth_in_time_is_no_depth_of_weights() -> None:
+    silent(run(starved(), STUCK, facts=facts(structure=("recurrent",))))
 
 
 def test_a_layer_that_a_bias_silences_is_another_cause() -> None:
@@ -42,6 +94,19 @@ def test_a_function_that_overflows_at_once_is_another_cause() -> None:
 
 def test_a_signal_that_shrinks_from_layer_to_layer() -> None:
     explains(run(SMALL, STUCK), layer="lin0", step=0, failure="vanishing_gradients")
+
+
+def test_small_weights_that_had_to_grow_for_a_third_of_the_run() -> None:
+    explains(run(SMALL, series={"skill": late(30)}), layer="lin0", step=0, failure="vanishing_gradients")
+
+
+def test_a_gradient_that_shrinks_with_depth_though_nothing_is_bounded() -> None:
+    claim = explains(run(starved(), STUCK), layer="lin0", step=0, failure="vanishing_gradients")
+    assert "7.94-fold" in claim.summary
+
+
+def test_a_gradient_that_shrinks_with_depth_until_the_weights_have_grown() -> None:
+    explains(run(starved(step=2, slope=0.7), series={"skill": late(50)}), layer="lin0", step=2)
 
 
 def test_a_signal_that_grows_from_layer_to_layer() -> None:

@@ -32,12 +32,26 @@ def test_a_last_layer_that_the_loss_does_not_use_is_only_noted() -> None:
 
 
 def test_a_small_part_of_a_model_that_learns_is_only_noted() -> None:
-    silent(run(cut(share=0.05), facts=MODEL, series=FALLING))
+    silent(run(cut(share=0.019), facts=MODEL, series=FALLING))
+
+
+def test_a_part_that_no_optimizer_was_given_is_meant_to_be_cut() -> None:
+    borrowed = facts(
+        module("encoder", 0),
+        module("head", 1),
+        parameters=(parameter("encoder.weight", owner=None), parameter("head.weight")),
+        optimizers=(optimizer(),),
+    )
+    silent(run(cut(), facts=borrowed, series=FALLING))
 
 
 def test_an_encoder_cut_off_from_the_loss() -> None:
     explains(run(cut(), facts=MODEL, series=FALLING), layer="encoder", step=0, failure="vanishing_gradients")
 
 
-def test_a_small_part_cut_off_while_nothing_is_learnt() -> None:
-    explains(run(cut(share=0.05), observed("loss_plateau", 3, skill=1.0), facts=MODEL), layer="encoder")
+def test_a_fiftieth_of_the_parameters_is_no_detail() -> None:
+    explains(run(cut(share=0.02), facts=MODEL, series=FALLING), layer="encoder", step=0)
+
+
+def test_a_detail_cut_off_while_nothing_is_learnt() -> None:
+    explains(run(cut(share=0.01), observed("loss_plateau", 3, skill=1.0), facts=MODEL), layer="encoder")

@@ -11,6 +11,8 @@ explains = partial(check_explains, gradient_ascent)
 GROWN = observed("loss_diverging", 5, growth_lg=1.5, cosine=0.9)
 ENTROPY = facts(loss_kind="cross_entropy", optimizers=(optimizer(),))
 RISING = [1.0 * 1.05**i for i in range(60)]
+NEGATED = observed("negated_loss", 0, loss_kind="mse")
+LATER = observed("negated_loss", 30, loss_kind="mse")
 
 
 def test_a_quiet_start_speaks_against_a_wrong_sign() -> None:
@@ -27,5 +29,48 @@ def test_an_adversary_maximises_on_purpose() -> None:
     silent(run(GROWN, facts=two, series={"skill": RISING}))
 
 
+def test_a_negated_loss_that_falls_is_undone_elsewhere() -> None:
+    """A reversed gradient or a negated update: the training minimises all the same."""
+    silent(run(NEGATED, facts=ENTROPY, series={"skill": [0.97**i for i in range(60)]}))
+
+
+def test_a_negated_loss_that_stays_as_it_was_hurts_nothing() -> None:
+    silent(run(NEGATED, facts=ENTROPY, series={"skill": [1.0] * 60}))
+    silent(run(NEGATED, facts=ENTROPY, series={"skill": [1.0] * 30 + [1.4] * 30}))
+
+
+def test_a_negated_loss_whose_outcome_is_unknown_is_nothing() -> None:
+    silent(run(NEGATED, facts=ENTROPY))
+
+
+def test_a_plateau_that_ended_in_harm_before_the_sign_turned_is_not_its_doing() -> None:
+    before = observed("loss_plateau", 10, skill=1.0)
+    silent(run(before, LATER, facts=ENTROPY, series={"skill": [1.0] * 60}))
+
+
+def test_an_adversary_beside_another_optimizer_negates_on_purpose() -> None:
+    """The generator of the first adversarial networks maximised the discriminator's loss."""
+    two = facts(optimizers=(optimizer(), optimizer()))
+    silent(run(NEGATED, GROWN, facts=two, series={"skill": RISING}))
+
+
 def test_a_loss_that_rises_from_the_first_step_on() -> None:
     explains(run(GROWN, facts=ENTROPY, series={"skill": RISING}), step=0, failure="optimizer_instability")
+
+
+def test_a_negated_loss_that_rises_needs_no_steady_rise_and_no_cosine() -> None:
+    noisy = [1.0 + 0.02 * i + 0.3 * (i % 2) for i in range(60)]
+    claim = explains(run(NEGATED, facts=ENTROPY, series={"skill": noisy}), step=0, failure="optimizer_instability")
+    assert claim.exact
+    assert "mse" in claim.summary
+
+
+def test_a_negated_loss_that_ends_in_nothing_finite() -> None:
+    bad = observed("loss_nonfinite", 20)
+    claim = explains(run(NEGATED, bad, facts=ENTROPY), step=0)
+    assert claim.evidence_for == (NEGATED, bad)
+
+
+def test_a_sign_that_turns_in_the_middle_is_measured_against_the_steps_before_it() -> None:
+    learnt_then_lost = [0.95**i for i in range(30)] + [0.3 * 1.05**i for i in range(30)]
+    explains(run(LATER, facts=ENTROPY, series={"skill": learnt_then_lost}), step=30)

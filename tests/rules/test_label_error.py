@@ -3,12 +3,18 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import pytest
+
 from neuraldbg.events import SemanticEvent
 from neuraldbg.rules.label_error import label_error
 from neuraldbg.testing import check_explains, check_silent, observed, run
 
 silent = partial(check_silent, label_error)
 explains = partial(check_explains, label_error)
+
+
+SHIFT = observed("target_shift", 60, ratio=100.0, before=1.0, after=100.0)
+HARM = observed("loss_spike", 60, decades=4.0)  # of unknown height over chance
 
 
 def jump(**changes: Any) -> SemanticEvent:
@@ -21,6 +27,7 @@ def test_a_spike_of_a_tiny_loss_is_healthy() -> None:
 
 def test_a_loss_that_never_learnt_the_labels_proves_nothing() -> None:
     silent(run(jump(before_over_chance=0.9)))
+    silent(run(jump(before_over_chance=0.51)))
 
 
 def test_a_spike_of_unknown_height_proves_nothing() -> None:
@@ -39,5 +46,39 @@ def test_units_that_die_in_that_step_explain_it() -> None:
     silent(run(observed("dead_units", 120, "relu", share=0.5), jump()))
 
 
+def test_targets_of_another_unit_that_nothing_follows_are_only_noted() -> None:
+    silent(run(SHIFT))
+
+
+def test_harm_from_before_the_targets_changed_is_not_their_doing() -> None:
+    silent(run(observed("loss_spike", 40), SHIFT))
+
+
+@pytest.mark.parametrize("other", ["input_shift", "input_sentinel", "rate_jump"])
+@pytest.mark.parametrize("step", [57, 60, 63])
+def test_what_changes_with_the_targets_explains_their_harm(other: str, step: int) -> None:
+    silent(run(observed(other, step), SHIFT, HARM))
+
+
 def test_a_model_that_is_confidently_wrong() -> None:
     explains(run(jump()), step=120, failure="data_anomaly")
+
+
+def test_a_model_that_knew_half_of_the_labels_is_wrong_as_well() -> None:
+    explains(run(jump(before_over_chance=0.49)), step=120)
+
+
+def test_targets_of_another_unit_that_the_loss_jumps_at() -> None:
+    claim = explains(run(SHIFT, HARM), step=60, failure="data_anomaly")
+    assert claim.exact
+    assert "100 times" in claim.summary
+    assert claim.evidence_for == (SHIFT, HARM)
+
+
+@pytest.mark.parametrize("harm", ["violent_update", "loss_diverging"])
+def test_targets_of_another_unit_that_harm_without_a_jump(harm: str) -> None:
+    explains(run(SHIFT, observed(harm, 70)), step=60)
+
+
+def test_an_input_that_changed_long_before_explains_nothing() -> None:
+    explains(run(observed("input_shift", 56), SHIFT, HARM), step=60)

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
-from neuraldbg.events import SemanticEvent
-from neuraldbg.rules.learning_rate_too_low import learning_rate_too_low
+import pytest
+
+from neuraldbg.events import SemanticEvent, recovered
+from neuraldbg.rules.learning_rate_too_low import STARVED_BY, learning_rate_too_low
+from neuraldbg.run import Run
 from neuraldbg.testing import check_explains, check_silent, observed, run
 
 silent = partial(check_silent, learning_rate_too_low)
@@ -12,6 +16,16 @@ explains = partial(check_explains, learning_rate_too_low)
 
 def slow(left: float = 0.77) -> SemanticEvent:
     return observed("slow_progress", 0, tail_head=left, monotone=1.0, cosine=1.0)
+
+
+STUCK = observed("loss_plateau", 30, skill=0.99)
+
+
+def near(*events: SemanticEvent, **changes: Any) -> Run:
+    """A hundred steps whose updates add up to a thousandth of the weights, under batch noise; None leaves one out."""
+    noise = [0.97 + 0.05 * (i % 2) for i in range(100)]
+    known = {"update": [1e-5] * 100, "skill": noise, "rate": [1e-5] * 100, **changes}
+    return run(*events, series={name: values for name, values in known.items() if values is not None})
 
 
 def test_a_steady_fall_that_arrives_is_healthy() -> None:
@@ -30,5 +44,59 @@ def test_huge_targets_are_the_deeper_cause() -> None:
     silent(run(slow(), observed("unscaled_target", 0, rms_lg=7.0)))
 
 
+def test_a_plateau_of_weights_that_went_far_has_another_cause() -> None:
+    silent(near(STUCK, update=[2.1e-4] * 100))
+
+
+def test_weights_that_hardly_moved_while_the_loss_fell_are_fine() -> None:
+    silent(near())
+    silent(near(STUCK, skill=[0.59] * 100))
+    silent(near(STUCK, skill=None, loss=[2.0 * 0.98**i for i in range(100)]))
+
+
+def test_a_plateau_that_was_left_is_none() -> None:
+    silent(near(STUCK, recovered(STUCK, 90)))
+
+
+def test_nineteen_updates_are_too_few_to_add_up() -> None:
+    silent(near(STUCK, update=[1e-5] * 19))
+
+
+def test_a_loss_that_nobody_saw_says_nothing() -> None:
+    silent(near(STUCK, skill=None))
+
+
+def test_a_rate_of_zero_was_set_so() -> None:
+    silent(near(STUCK, rate=[0.0] * 100))
+
+
+def test_non_finite_values_stop_the_weights_as_well() -> None:
+    silent(near(STUCK, observed("nonfinite_gradient", 20, "fc")))
+
+
+@pytest.mark.parametrize("symptom", STARVED_BY)
+def test_weights_that_get_no_usable_gradient_have_no_rate_to_blame(symptom: str) -> None:
+    silent(near(STUCK, observed(symptom, 0, "fc")))
+
+
 def test_a_steady_fall_that_leaves_most_of_the_loss() -> None:
     explains(run(slow(), series={"skill": [5.0] * 50}), step=0, failure="optimizer_instability")
+
+
+def test_weights_that_have_hardly_gone_anywhere_under_batch_noise() -> None:
+    claim = explains(near(STUCK), step=0, failure="optimizer_instability")
+    assert "0.10%" in claim.summary
+
+
+def test_just_under_two_percent_of_the_weights_are_hardly_anywhere() -> None:
+    explains(near(STUCK, update=[1.9e-4] * 100), step=0)
+
+
+def test_where_chance_is_unknown_the_loss_is_measured_against_its_start() -> None:
+    explains(near(STUCK, skill=None, loss=[5.0 - 0.001 * i for i in range(100)]), step=0)
+
+
+def test_updates_of_which_a_fifth_was_kept_count_for_all_steps() -> None:
+    """A decimated series: 20 points of 4e-4 stand for 100 steps, which is 4 % of the weights and not 0.8 %."""
+    silent(near(STUCK, update=[4e-4] * 20))
+    explains(near(STUCK, update=[1e-4] * 20), step=0)

@@ -2,7 +2,11 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
+
+from neuraldbg.events import SemanticEvent, recovered
 from neuraldbg.rules.unnormalised_inputs import unnormalised_inputs
+from neuraldbg.run import Run
 from neuraldbg.testing import check_explains, check_silent, facts, module, observed, run
 
 silent = partial(check_silent, unnormalised_inputs)
@@ -12,6 +16,14 @@ RAW = observed("unscaled_input", 0, rms_lg=3.8, offset=1.0, spread_lg=0.2)
 OFFSET = observed("unscaled_input", 0, rms_lg=1.0, offset=12.0, spread_lg=0.1)
 STUCK = observed("loss_plateau", 0, skill=1.0)
 PINNED = observed("saturation", 0, "tanh1", share=1.0, at_start=True, position="hidden", function="tanh")
+
+
+DIED = observed("dead_units", 4, "relu", share=0.6, at_start=0.1, rise=0.5)
+
+
+def overshot(*events: SemanticEvent, first: float = 40.0, last: float = 0.8) -> Run:
+    """A loss that starts at `first` times chance, comes down within ten steps and stays at `last` times it."""
+    return run(*events, series={"skill": [first] * 3 + [max(last, first / 2**i) for i in range(1, 98)]})
 
 
 def test_large_inputs_that_nothing_follows_are_fine() -> None:
@@ -41,6 +53,33 @@ def test_a_recurrent_layer_that_learns_can_take_its_inputs() -> None:
     silent(run(RAW, facts=model, series={"skill": [0.97**i for i in range(100)]}))
 
 
+def test_a_loss_far_above_chance_at_the_start_that_is_learnt_is_fine() -> None:
+    silent(overshot(RAW, DIED, last=0.49))
+
+
+def test_a_loss_that_starts_near_chance_did_not_overshoot() -> None:
+    silent(overshot(RAW, DIED, first=4.9))
+
+
+def test_without_large_inputs_the_overshoot_is_not_theirs() -> None:
+    silent(overshot(DIED, STUCK))
+    silent(overshot(observed("unscaled_input", 0, rms_lg=1.4, offset=1.0), DIED, STUCK))
+
+
+def test_an_overshoot_that_leaves_neither_dead_units_nor_a_plateau_is_fine() -> None:
+    silent(overshot(RAW))
+    silent(overshot(RAW, observed("dead_units", 4, "relu", share=0.5, at_start=0.1)))
+
+
+def test_units_that_came_back_and_a_plateau_that_was_left_are_no_harm() -> None:
+    silent(overshot(RAW, DIED, recovered(DIED, 30), STUCK, recovered(STUCK, 50)))
+
+
+@pytest.mark.parametrize("other", ["rate_jump", "carried_gradient"])
+def test_an_overshoot_beside_another_fault_of_the_updates_is_not_the_inputs(other: str) -> None:
+    silent(overshot(RAW, DIED, observed(other, 2)))
+
+
 def test_the_first_bounded_layer_at_its_limits() -> None:
     explains(run(RAW, PINNED, STUCK), layer="tanh1", step=0, failure="saturated_activations")
 
@@ -63,3 +102,12 @@ def test_huge_inputs_and_targets_blame_the_data_and_no_layer() -> None:
 def test_raw_inputs_that_run_away_at_once() -> None:
     update = observed("violent_update", 0, "lin", update_lg=1.0)
     explains(run(RAW, update, observed("loss_nonfinite", 3)), step=0, failure="exploding_gradients")
+
+
+def test_outputs_as_large_as_the_inputs_kill_units_on_the_way_down() -> None:
+    claim = explains(overshot(RAW, DIED, STUCK), layer="relu", step=0, failure="dead_neurons")
+    assert claim.evidence_for == (RAW, DIED, STUCK)
+
+
+def test_outputs_as_large_as_the_inputs_that_end_on_a_plateau_blame_no_layer() -> None:
+    explains(overshot(RAW, STUCK, first=5.1, last=0.51), step=0, failure="data_anomaly")

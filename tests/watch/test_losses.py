@@ -262,7 +262,7 @@ def test_a_loss_that_is_divided_into_something_is_no_scaled_loss():
         lambda loss: loss - 1.0,
         lambda loss: loss - live(5).square().sum(),
         lambda loss: loss + live(5).neg().sum(),
-        lambda loss: -(-loss),
+        lambda loss: torch.neg(-loss),
         lambda loss: -loss * -2,
         lambda loss: 0 - (1.0 - loss),
         lambda loss: loss * torch.tensor(-1.0, requires_grad=True),
@@ -299,7 +299,7 @@ def test_a_loss_that_is_minimised_has_the_sign_plus(change):
         lambda loss: live(5).square().sum() - loss,
         lambda loss: -loss / 4 * 1024.0,
         lambda loss: (1.0 - loss).mean(),
-        lambda loss: -(-(-loss)),
+        lambda loss: torch.neg(torch.neg(-loss)),
     ],
     ids=[
         "minus",
