@@ -1,4 +1,4 @@
-"""Rows 26 to 33 of docs/design/patterns.md: values, modules and parameters of unusual kinds."""
+"""Rows 26 to 33 and 39 of docs/design/patterns.md: values, modules and parameters of unusual kinds, and replaced ones."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+from neuraldbg import NeuralDbg
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +56,11 @@ def close(a, b):
 
 def close_dict(values):
     return {name: pytest.approx(value, rel=1e-4) for name, value in values.items()}
+
+
+def hooks_of(model):
+    parts = sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+    return parts + sum(len(p._post_accumulate_grad_hooks or ()) for p in model.parameters())
 
 
 class Plain(nn.Module):
@@ -211,3 +218,60 @@ def test_row_33_frozen_parts_and_zero_initialised_adapters_are_no_vanishing(late
     assert gradients(records[-1]).keys() == {"0.a.weight", "0.b.weight"}
     assert {"0.base", "0.a", "0.b"} <= set(records[-1].layers)
     assert str(dbg.diagnose().verdict) in ("healthy", "warning"), dbg.diagnose()
+
+
+def test_row_39_load_state_dict_that_assigns(recorded):
+    model = net()
+    dbg, records = recorded(model)
+    with dbg:
+        train(model, 3)
+        model.load_state_dict({k: v.clone() for k, v in net().state_dict().items()}, assign=True)
+        hooks = [len(p._post_accumulate_grad_hooks or ()) for p in model.parameters()]
+        assert hooks == [0, 0, 0, 0]  # that is what breaks
+        by_hand = train(model, 3)
+    assert [gradients(r) for r in records[3:]] == [close_dict(g) for g in by_hand]
+    assert all(p.moved for p in records[-1].parameters.values())
+    assert {p.owner for p in dbg.diagnose().facts.parameters} == {1}
+    assert hooks_of(model) == 0
+
+
+def test_row_39_an_optimizer_that_still_holds_the_old_parameters_is_found_out():
+    model = net()
+    opt = torch.optim.SGD(model.parameters(), lr=0.05)
+    with NeuralDbg(model) as dbg:
+        train(model, 3, opt=opt)
+        model.load_state_dict({k: v.clone() for k, v in net().state_dict().items()}, assign=True)
+        for _ in range(20):
+            model.zero_grad()
+            model(batch()).square().mean().backward()
+            opt.step()
+    assert {p.owner for p in dbg.diagnose().facts.parameters} == {None}
+    assert [e.symptom for e in dbg.events if e.symptom in ("updates_stop", "stuck_parameter")]
+
+
+def test_row_39_conversion_of_batch_norms(recorded):
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1))
+    dbg, records = recorded(model)
+    with dbg:
+        train(model, 3)
+        old = model[1]
+        nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        assert model[1] is not old
+        model[1] = Plain(lambda m, x: F.batch_norm(x, None, None, m.w, m.b, True), w=old.weight, b=old.bias)
+        by_hand = train(model, 3)
+    assert dbg.diagnose().facts.module("1").kind == "Plain"
+    assert len(gradients(records[-1])) == len(by_hand[-1])
+    assert "1" in records[-1].layers
+
+
+def test_row_39_casts_and_plain_loads_keep_what_is_watched(recorded):
+    model = net()
+    dbg, records = recorded(model)
+    with dbg:
+        train(model, 2)
+        before = hooks_of(model)
+        model.load_state_dict(net().state_dict())
+        model.double().float()
+        assert hooks_of(model) == before
+        by_hand = train(model, 2)
+    assert gradients(records[-1]) == close_dict(by_hand[-1])
