@@ -1,4 +1,4 @@
-"""Rows 26 to 33 and 39 of docs/design/patterns.md: values, modules and parameters of unusual kinds, and replaced ones."""
+"""Rows 26 to 33 and 39 of docs/design/patterns.md: values, modules and parameters that are unusual or replaced."""
 
 from __future__ import annotations
 
