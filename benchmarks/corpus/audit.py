@@ -164,11 +164,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--programs", nargs="+", default=sorted(corpus.PROGRAMS), choices=sorted(corpus.PROGRAMS))
-    parser.add_argument("--only", default="", help="only faults and variants whose name has this")
+    parser.add_argument("--only", default=[""], nargs="+", help="only faults and variants whose name has one of these")
     parser.add_argument("--why", nargs="+", help="only runs that are in for exactly these reasons so far")
     parser.add_argument("--dry", action="store_true", help="print what is left out and why, write nothing")
     args = parser.parse_args()
-    chosen = [c for c in candidates(args.programs) if args.only in (c[1] or c[4])]
+    chosen = [c for c in candidates(args.programs) if any(part in (c[1] or c[4]) for part in args.only)]
     if args.why:
         old = json.loads(corpus.ACCEPTED.read_text())["runs"]
         names = ("program", "fault", "strength", "seed", "variant")

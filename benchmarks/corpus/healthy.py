@@ -104,7 +104,7 @@ def gentle(plan: Plan, level: int) -> Label:
 
 
 def skips(plan: Plan, level: int) -> Label:
-    """GradScaler finds its scale: overflowing steps are skipped by design."""
+    """Half precision: GradScaler finds its scale, overflowing steps are skipped by design."""
     plan.scaler = True
     plan.steps += 20
     return HEALTHY
@@ -253,7 +253,7 @@ SWITCHES = (
     Switch("loud", loud, _ADAM | {"-adversarial"}),
     Switch("brisk", brisk, frozenset({"-actor", "-adversarial", "-sgd"}), levels=1),
     Switch("gentle", gentle, levels=1),
-    Switch("skips", skips, _ONE_LOSS, levels=1),
+    Switch("skips", skips, _ONE_LOSS | {"dense", "head", "-rebuilds"}, levels=1),
     Switch("evaluated", evaluated, frozenset({"head"}), levels=1),
     Switch("frozen", frozen, frozenset({"hidden", "head", "-recurrent", "-gated", "-rebuilds"}), levels=1),
     Switch("curriculum", curriculum, frozenset({"float", "classes", "-graph"}), levels=1),

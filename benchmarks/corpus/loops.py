@@ -28,7 +28,7 @@ def rows(plan: Plan) -> Iterator[Tensor]:
 def supervised(plan: Plan, record: Record) -> None:
     """Batches in, loss out, one optimizer; every switch of the plan is looked at in each step."""
     optimizer = plan.optimize(plan.owned() if plan.owned else plan.parameters())
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**124, growth_interval=25) if plan.scaler else None
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**22, growth_interval=25) if plan.scaler else None
     stream = rows(plan)
     for step in range(plan.steps):
         for group in optimizer.param_groups:
@@ -41,7 +41,9 @@ def supervised(plan: Plan, record: Record) -> None:
         for _ in range(plan.micro):
             picked = next(stream)
             x, y = plan.corrupted(step, (tuple(t if plan.full else t[picked] for t in plan.x), plan.y[picked]))
-            loss = plan.loss(plan.run(x), y) * plan.weight(step) / plan.micro
+            with torch.autocast("cpu", torch.float16, enabled=plan.scaler):
+                out = plan.run(x)
+            loss = plan.loss(out.float() if plan.scaler else out, y) * plan.weight(step) / plan.micro
             (scaler.scale(loss) if scaler else loss).backward()
             total += loss.item()
         if scaler:

@@ -108,7 +108,8 @@ def bare(plan: Plan, level: int) -> Label:
 @torch.no_grad()
 def recurrent_explosion(plan: Plan, level: int) -> Label:
     weight = plan.module("rnn").get_parameter("weight_hh_l0")
-    weight.mul_((2.0, 4.0)[level])
+    weight.mul_((6.0, 12.0)[level])
+    plan.clip = None
     return said("recurrent_explosion", EXPLODING, layers=("rnn",), onset=(0, 3))
 
 
@@ -166,6 +167,9 @@ def frozen(plan: Plan, level: int) -> Label:
 
 
 def _evaluates(plan: Plan, since: int) -> Label:
+    for t in (plan.x[0], plan.held_x[0]):
+        t.mul_(60.0).add_(120.0)  # the norm would take it; its running statistics of (0, 1) do not
+
     def act(step: int, optimizer: Any) -> None:
         if step >= since:
             plan.model.eval()
@@ -240,7 +244,7 @@ SWITCHES = (
     Switch("double_softmax", double_softmax, frozenset({"output", "classes"}), levels=1, options=_ends(_softmax)),
     Switch("wrong_loss", wrong_loss, frozenset({"-classes", "-bootstraps", "-rebuilds", "head", "-spread"}), levels=1),
     Switch("unscaled", unscaled, frozenset({"attention"}), levels=1, options=_trait("unscaled")),
-    Switch("bare", bare, frozenset({"blocks"}), options=_trait("bare", depth=(10, 16))),
+    Switch("bare", bare, frozenset({"blocks"}), options=_trait("bare", depth=(14, 24))),
     Switch("recurrent_explosion", recurrent_explosion, frozenset({"recurrent"}), options=_trait("unbounded")),
     Switch("recurrent_vanishing", recurrent_vanishing, frozenset({"recurrent"})),
     Switch(
@@ -252,8 +256,8 @@ SWITCHES = (
     Switch("detached_late", detached_late, _HIDDEN, levels=1, late=True),
     Switch("frozen_norm", frozen, frozenset({"norm", "head"}), levels=1),
     Switch("frozen_embedding", frozen, frozenset({"embedding", "head", "-norm", "-ties"}), levels=1),
-    Switch("eval_mode", eval_mode, frozenset({"norm"}), levels=1),
-    Switch("eval_mode_late", eval_mode_late, frozenset({"norm"}), levels=1, late=True),
+    Switch("eval_mode", eval_mode, frozenset({"norm", "-blocks"}), levels=1),
+    Switch("eval_mode_late", eval_mode_late, frozenset({"norm", "-blocks"}), levels=1, late=True),
     Switch("strong_critic", strong_critic, frozenset({"adversarial"}), options=_trait("prob")),
     Switch("variance_collapse", variance_collapse, frozenset({"spread"}), options=_trait("floorless")),
     Switch("pinned_actor", pinned_actor, frozenset({"actor"})),

@@ -22,7 +22,7 @@ def rate_low(plan: Plan, level: int) -> Label:
 
 
 def cold(plan: Plan, level: int) -> Label:
-    plan.rate *= (4, 10)[level]
+    plan.rate *= (10, 30)[level]
     return Label(("warmup_missing", "learning_rate_too_high"), (INSTABILITY,), (), (0, 40))
 
 

@@ -20,7 +20,7 @@ class Attention(nn.Module):
         self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.softmax = nn.Softmax(dim=-1)
         if self.unscaled:
-            nn.init.normal_(self.qkv.weight, std=1.5 / math.sqrt(width))
+            nn.init.normal_(self.qkv.weight, std=5.0 / math.sqrt(width))
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         b, t, w = x.shape
