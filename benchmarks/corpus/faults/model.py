@@ -108,7 +108,7 @@ def bare(plan: Plan, level: int) -> Label:
 @torch.no_grad()
 def recurrent_explosion(plan: Plan, level: int) -> Label:
     weight = plan.module("rnn").get_parameter("weight_hh_l0")
-    weight.mul_((6.0, 12.0)[level])
+    weight.mul_((3.0, 5.0)[level])
     plan.clip = None
     return said("recurrent_explosion", EXPLODING, layers=("rnn",), onset=(0, 3))
 
@@ -189,6 +189,7 @@ def eval_mode_late(plan: Plan, level: int) -> Label:
 def strong_critic(plan: Plan, level: int) -> Label:
     """The first GAN's loss against a discriminator that learns much faster."""
     plan.info.update(saturating=True, disc_push=(5.0, 12.0)[level], disc_steps=(2, 3)[level])
+    plan.x, plan.held_x = (plan.x[0] + 5,), (plan.held_x[0] + 5,)  # far from where the generator starts
     prob = str(plan.info["prob"])
     return said("discriminator_saturation", VANISHING, SATURATED, layers=(prob,), onset=(3, plan.steps))
 
@@ -245,7 +246,12 @@ SWITCHES = (
     Switch("wrong_loss", wrong_loss, frozenset({"-classes", "-bootstraps", "-rebuilds", "head", "-spread"}), levels=1),
     Switch("unscaled", unscaled, frozenset({"attention"}), levels=1, options=_trait("unscaled")),
     Switch("bare", bare, frozenset({"blocks"}), options=_trait("bare", depth=(14, 24))),
-    Switch("recurrent_explosion", recurrent_explosion, frozenset({"recurrent"}), options=_trait("unbounded")),
+    Switch(
+        "recurrent_explosion",
+        recurrent_explosion,
+        frozenset({"recurrent"}),
+        options=_trait("unbounded", depth=(50, 70)),
+    ),
     Switch("recurrent_vanishing", recurrent_vanishing, frozenset({"recurrent"})),
     Switch(
         "norm_of_one", norm_of_one, frozenset({"output", "scalar"}), levels=1, options=_ends(lambda: nn.LayerNorm(1))

@@ -91,7 +91,7 @@ def gru(o: Options) -> Plan:
 def _remember(kind: str, length: int, rate: float, o: Options) -> Plan:
     torch.manual_seed(o.seed)
     kind = "relu" if o.has("unbounded") else kind
-    (x, y), (hx, hy) = data.split(*data.memory(o.seed, 1200, length, 4))
+    (x, y), (hx, hy) = data.split(*data.memory(o.seed, 1200, o.layers(length), 4))
     return Plan(
         seed=o.seed,
         models={"model": Sequence(kind, 4, 32, 4, o)},
