@@ -39,7 +39,7 @@ def test_targets_that_a_model_makes_itself_may_grow_slowly() -> None:
 
 
 def test_the_first_ten_batches_say_what_is_usual() -> None:
-    assert found(targets(*[1.0] * 8, *[1000.0] * 2)) == []
+    assert found(targets(*[1.0] * 8, *[1000.0] * 20)) == []
 
 
 def test_two_odd_batches_in_a_row_are_outliers() -> None:
@@ -63,6 +63,11 @@ def test_another_unit_is_told_once_and_dated_from_its_first_batch() -> None:
     (event,) = found(targets(*[2.0] * 20, *[2000.0] * 20))
     assert (event.symptom, event.layer_name, event.step) == ("target_shift", None, 20)
     assert event.metadata == {"ratio": 1000.0, "before": 2.0, "after": 2000.0}
+
+
+def test_it_is_seen_through_the_noise_of_small_batches() -> None:
+    noisy = [1 + 0.2 * math.sin(2.3 * k) for k in range(20)]
+    assert [e.step for e in found(targets(*noisy, *[20 * v for v in noisy]))] == [20]
 
 
 def test_the_third_batch_after_the_first_ten_is_enough() -> None:
