@@ -97,11 +97,14 @@ def told(row: Row) -> str:
     return "\n".join(lines)
 
 
-def measure(jobs: Sequence[corpus.Job], processes: int) -> list[Row]:
+def measure(jobs: Sequence[corpus.Job], processes: int, wrong: bool = False) -> list[Row]:
+    """All rows, in order; wrong ones are told as they come where that is asked for."""
     with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=50) as pool:
         rows = []
-        for row in pool.imap(run, jobs, chunksize=4):
+        for row in pool.imap(run, jobs, chunksize=1):
             rows.append(row)
+            if wrong and row.wrong:
+                print(told(row), flush=True)
             if sys.stderr.isatty():
                 print(f"\r{len(rows)} of {len(jobs)}", end="", file=sys.stderr)
         return rows
@@ -123,9 +126,7 @@ def main() -> None:
     if not jobs:
         raise SystemExit(f"no run of the corpus matches --only {args.only!r} in split {args.split!r}")
     start = time.perf_counter()
-    rows = measure(jobs, args.jobs)
-    if args.wrong:
-        print("\n".join(told(r) for r in rows if r.wrong))
+    rows = measure(jobs, args.jobs, args.wrong)
     print(table(rows))
     print(f"{len(rows)} runs in {time.perf_counter() - start:.0f} s")
     args.out.parent.mkdir(parents=True, exist_ok=True)
