@@ -12,6 +12,7 @@ from neuraldbg.settings import Settings
 WINDOW = 10  # batches before, a window that moves along: targets that a model makes itself grow slowly
 TIMES = 3.0  # their median rms; sampling alone moves the rms of a batch by a few tens of percent
 SPREAD = 1.6  # the window's own largest over smallest, for the scale to be a scale
+REGRESSIONS = ("mse", "smooth_l1", "huber")  # the rms of class probabilities moves with the classes of a batch
 IN_A_ROW = 3  # batches; one odd batch is an outlier
 
 
@@ -28,7 +29,8 @@ def initial(settings: Settings) -> State:
 
 
 def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list[SemanticEvent]]:
-    rms = record.loss_stats.target_rms if record.loss_stats is not None else None
+    loss = record.loss_stats
+    rms = loss.target_rms if loss is not None and loss.kind in REGRESSIONS else None
     if rms is None or state.told or record.first_bad is not None:
         return state, []
     if len(state.window) < WINDOW:

@@ -34,6 +34,7 @@ USUAL_LG = -1.0  # healthy runs update by at most a tenth of the weights in thei
 HEAD = 10  # steps: a constant rate that is too high shows at once
 DATED = 3  # steps: a loss that never falls is dated from the start of the run, before the first large update
 RISE = 0.2  # of a layer's units that die after the start; with a violent update no healthy run comes near
+MOST = 0.5  # of a layer's units dead: a net that learns all the same loses fewer (healthy layers have 0.42 at most)
 TURNS = -0.3  # cosine of successive gradients of an overshoot; runaways of other causes have +0.9
 
 BEFORE = ("negative_bias", "dead_units")
@@ -86,7 +87,8 @@ def _late(event: SemanticEvent) -> bool:
     """A loss of capacity that the updates made; what was dead at the start was not their doing."""
     if event.symptom == "constant_output":
         return event.metadata.get("at_start") is not True
-    return value(event, "rise", value(event, "share", 0.0) - value(event, "at_start", 0.0)) > RISE
+    rise = value(event, "rise", value(event, "share", 0.0) - value(event, "at_start", 0.0))
+    return rise > RISE and value(event, "share", 1.0) > MOST
 
 
 def _failure(

@@ -86,8 +86,8 @@ def _short_path(run: Run) -> Iterator[Claim]:
         return
     path = sum(update.values) / len(update) * run.steps
     head, tail = loss.head(), loss.tail()
-    left = skill if skill is not None else tail / head if head and tail and head > 0 else None
-    if path > PATH or left is None or left < STILL or run.get("rate").tail() == 0:
+    kept = [v for v in (skill, tail / head if head and tail and head > 0 else None) if v is not None]
+    if path > PATH or not kept or min(kept) < STILL or run.get("rate").tail() == 0:
         return
     yield Claim(
         cause="learning_rate_too_low",

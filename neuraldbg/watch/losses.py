@@ -95,16 +95,21 @@ def find_loss(root: Any) -> FoundLoss | None:
 def _signs(node: Any) -> list[int]:
     """By which sign each input enters this node's output, as far as negations and constant factors go."""
     name, count = node.name(), len(node.next_functions)
-    if name == "NegBackward0":
+    if name in ("NegBackward0", "ReciprocalBackward0"):  # a smaller 1/x is a larger x
         return [-1] * count
-    if name == "SubBackward0" and count == 2:
-        return [1, -1]
+    if name in ("AddBackward0", "SubBackward0") and count == 2:
+        alpha = _saved(node, "_saved_alpha")
+        turned = (name == "SubBackward0") != (isinstance(alpha, (int, float)) and alpha < 0)
+        return [1, -1 if turned else 1]
     if name.startswith("RsubBackward"):
         return [-1] * count
     if name in ("MulBackward0", "DivBackward0"):
-        other = _saved(node, "_saved_other")
-        known = isinstance(other, Tensor) and other.numel() == 1 and other.device.type == "cpu"
-        if known and node.next_functions[-1][0] is None and float(other) < 0:  # on a device a look would wait for it
+        constants = [_saved(node, "_saved_other")] if node.next_functions[-1][0] is None else []
+        constants += (
+            [_saved(node, "_saved_self")] if name == "MulBackward0" and node.next_functions[0][0] is None else []
+        )
+        known = [c for c in constants if isinstance(c, Tensor) and c.numel() == 1 and c.device.type == "cpu"]
+        if any(float(c) < 0 for c in known):  # on an accelerator a look would wait for it
             return [-1] * count
     return [1] * count
 
