@@ -122,8 +122,9 @@ class Culprit:
     """The operator that made the first non-finite value, as the replay of the step found it.
 
     module: the watched module it ran in (None: outside the models). file: base name; with line, where the user's code
-    calls it (for an operator of the loss: where backward starts). phase: forward, loss or backward. detail: why, where
-    its arguments tell: zero_divisor, empty, zero_argument, outside_domain, masked_row, overflow or "".
+    calls it (for an operator of the loss: where backward starts). phase: input (the batch itself was bad), forward,
+    loss or backward. detail: why, where its arguments tell: zero_divisor, empty, zero_argument, outside_domain,
+    masked_row, overflow or ""; of an input, nan or inf.
     """
 
     module: str | None

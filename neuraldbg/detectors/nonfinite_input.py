@@ -33,4 +33,9 @@ def step(state: tuple[int, int], record: StepRecord, facts: RunFacts) -> tuple[t
         if x.infs and infs < MOST:
             infs += 1
             events.append(observed("inf_input", record.step, count=x.infs, **detail))
+    culprit = record.culprit
+    if culprit is not None and culprit.phase == "input" and not events and culprit.detail in ("nan", "inf"):
+        symptom = f"{culprit.detail}_input"  # a step whose inputs were not measured: the replay saw them
+        events.append(observed(symptom, record.step, enters=culprit.module or first))
+        nans, infs = nans + (culprit.detail == "nan"), infs + (culprit.detail == "inf")
     return (nans, infs), events

@@ -6,13 +6,16 @@ but never twice running.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from neuraldbg.events import SemanticEvent, observed
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
 
 BATCHES = 12  # before anything is said
+SWITCHES = 2  # from one batch to another: a whole set that is replaced once is no stream
+MAIN = 0.75  # of all batches are the commonest one: then it is the whole set, with a probe in between
 SHARE = 0.3  # of batches equal to the one before; chance gives none (evidence.md: failing 0.75, healthy 0)
 
 
@@ -22,7 +25,9 @@ class Stream:
     batches: int = 0
     repeats: int = 0
     first: int | None = None
-    distinct: frozenset[float] = frozenset()
+    counts: Mapping[float, int] = field(default_factory=dict)
+    switches: int = 0
+    rows: int | None = None
     told: bool = False
 
 
@@ -35,9 +40,9 @@ def step(
 ) -> tuple[dict[str, Stream], list[SemanticEvent]]:
     events: list[SemanticEvent] = []
     for x in record.inputs:
-        if x.zeros:
+        s = state.get(x.name, Stream(rows=x.rows))
+        if x.zeros or x.rows != s.rows:
             continue
-        s = state.get(x.name, Stream())
         same = s.last is not None and x.fingerprint == s.last
         s = replace(
             s,
@@ -45,12 +50,13 @@ def step(
             batches=s.batches + 1,
             repeats=s.repeats + same,
             first=record.step if same and s.first is None else s.first,
-            distinct=s.distinct | {x.fingerprint} if len(s.distinct) < 64 else s.distinct,
+            counts={**s.counts, x.fingerprint: s.counts.get(x.fingerprint, 0) + 1} if len(s.counts) < 64 else s.counts,
+            switches=s.switches + (s.last is not None and not same),
         )
         share = s.repeats / max(1, s.batches - 1)
-        known = not s.told and s.batches >= BATCHES and len(s.distinct) > 1
-        if known and share >= SHARE and s.first is not None:
-            distinct, seen = len(s.distinct), s.batches
+        several = len(s.counts) > 1 and s.switches >= SWITCHES and max(s.counts.values()) <= MAIN * s.batches
+        if several and not s.told and s.batches >= BATCHES and share >= SHARE and s.first is not None:
+            distinct, seen = len(s.counts), s.batches
             events.append(observed("repeated_batch", s.first, input=x.name, distinct=distinct, seen=seen, share=share))
             s = replace(s, told=True)
         state = {**state, x.name: s}

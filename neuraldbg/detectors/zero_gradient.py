@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from neuraldbg.detectors._common import clean
-from neuraldbg.events import SemanticEvent, observed
+from neuraldbg.events import SemanticEvent, observed, recovered
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
 
@@ -23,6 +23,7 @@ class State:
     backwards: int = 0
     zero_told: bool = False
     absent_told: bool = False
+    gone: SemanticEvent | None = None
 
 
 def initial(settings: Settings) -> State:
@@ -49,6 +50,9 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
         state, zero=zero, since=since, absent=absent, absent_since=absent_since, backwards=state.backwards + 1
     )
     events: list[SemanticEvent] = []
+    if state.gone is not None and any(absent[n] < 0 for n in state.gone.metadata["parameters"]):
+        events.append(recovered(state.gone, record.step))  # a player whose turn comes late has its gradient after all
+        state = replace(state, gone=None)
     order = {m.name: m.order for m in facts.modules if m.order is not None}
     stuck = [p for p in trainable if zero[p.name] >= IN_A_ROW]
     if not state.zero_told and trainable and len(stuck) >= SHARE * len(trainable):
@@ -64,6 +68,7 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
         share = sum(p.numel for p in gone) / sum(p.numel for p in trainable)
         names = tuple(p.name for p in gone[:8])
         begun = min(absent_since[p.name] for p in gone)
-        events.append(observed("no_gradient", begun, last.module, share=share, parameters=names))
-        state = replace(state, absent_told=True)
+        event = observed("no_gradient", begun, last.module, share=share, parameters=names)
+        events.append(event)
+        state = replace(state, absent_told=True, gone=event)
     return state, events

@@ -29,6 +29,7 @@ from neuraldbg.events import SemanticEvent
 from neuraldbg.reasoning.outcome import after, lasting, not_learning, value
 from neuraldbg.run import Run
 
+LISTED = 8  # parameters that the event names at most
 LARGE = 0.02  # share of the parameters; a bias or a gate that a branch leaves out is less
 
 
@@ -50,7 +51,7 @@ def detached_graph(run: Run) -> Iterator[Claim]:
         else "it never gets a gradient",
         refuted_by="a gradient that is not None in one of its parameters",
         exact=True,
-        outcome=not_learning(run) or (share >= LARGE and _owned(run, cut) and _upstream(run, cut)),
+        outcome=_owned(run, cut) and (not_learning(run) or (share >= LARGE and _upstream(run, cut))),
     )
 
 
@@ -62,7 +63,14 @@ def _ran(run: Run, event: SemanticEvent) -> bool:
 
 def _owned(run: Run, event: SemanticEvent) -> bool:
     """Whether an optimizer was given it: then it is meant to train."""
-    return any(p.module == event.layer_name and p.owner is not None for p in run.facts.parameters)
+    named = event.metadata.get("parameters")
+    missing = set(named) if isinstance(named, tuple) else None
+    mine = [p for p in run.facts.parameters if p.module == event.layer_name]
+    if missing is not None:
+        if len(missing) < LISTED and any(p.trainable and p.name not in missing for p in mine):
+            return False  # another parameter of this module has its gradient: this one is unused, not cut off
+        mine = [p for p in mine if p.name in missing]
+    return any(p.owner is not None for p in mine)
 
 
 def _upstream(run: Run, event: SemanticEvent) -> bool:

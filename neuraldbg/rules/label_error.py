@@ -28,11 +28,13 @@ from collections.abc import Iterator
 from neuraldbg.diagnosis import Claim
 from neuraldbg.events import Phase, SemanticEvent
 from neuraldbg.reasoning.outcome import value
-from neuraldbg.run import Run
+from neuraldbg.run import Run, median
 
 USUAL = 1.96  # loss / chance at the highest peak of a healthy run
 LEARNT = 0.5  # loss / chance before the jump: the model knew the old labels
 DECADES = 0.7
+AFTER = (3, 10)  # steps after the jump
+STAYS = 0.5  # of chance; a spike of the optimizer's own making is over by then
 NEAR = 3  # steps before the jump in which an input or a rate would explain it
 
 
@@ -42,7 +44,7 @@ def label_error(run: Run) -> Iterator[Claim]:
         height = value(jump, "over_chance", 0.0)
         if height <= USUAL or value(jump, "decades", 0.0) < DECADES or value(jump, "before_over_chance", 0.0) > LEARNT:
             continue
-        if _explained(run, jump):
+        if _explained(run, jump) or not _stays(run, jump):
             continue
         yield Claim(
             cause="label_error",
@@ -57,6 +59,12 @@ def label_error(run: Run) -> Iterator[Claim]:
             strength=math.log10(height / USUAL) + 0.3,
         )
         return
+
+
+def _stays(run: Run, jump: SemanticEvent) -> bool:
+    """Wrong labels go on being wrong: the loss is still high a few steps later, and a single bad batch is none."""
+    after = median(run.get("skill").between(jump.step + AFTER[0], jump.step + AFTER[1]))
+    return after is None or after > STAYS
 
 
 def _explained(run: Run, jump: SemanticEvent) -> bool:

@@ -130,7 +130,8 @@ def with_culprit(bad: tuple[str, str | None] | None, culprit: Culprit | None) ->
     """The place that the replay found instead of the one that statistics suggest; a bad input or weight comes first."""
     if culprit is None or (bad is not None and bad[0] in ("input", "weight")):
         return bad
-    return {"backward": "gradient"}.get(culprit.phase, culprit.phase), culprit.module
+    phase = {"backward": "gradient"}.get(culprit.phase, culprit.phase)
+    return phase, None if phase == "input" else culprit.module
 
 
 def _after_last(session: Session, bad: list[str]) -> str:
@@ -184,7 +185,7 @@ def build_facts(session: Session) -> RunFacts:
     )
     has = {"norm": any(f.norm_over for f in modules), "recurrent": any(f.recurrent for f in modules)}
     seen = sum(f.order is not None for f in modules)
-    silent_notes = list(session.notes)
+    silent_notes = [*session.notes, *filter(None, [parameters.left_out_note()])]
     if session.compiled and not seen:
         silent_notes.append(
             "no forward hook ran: the model was compiled and called before the session; enter it before the first call"

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.watch import hooks, lossgraph, operators, rerun
+from neuraldbg.watch.forward import first_tensor
 from neuraldbg.watch.lossgraph import LossGraph
 from neuraldbg.watch.operators import Found
 from neuraldbg.watch.rerun import Stopped, Watcher
@@ -62,6 +63,17 @@ class Search:
     def __init__(self, replay: Replay, deadline: float) -> None:
         self.replay, self.session, self.deadline = replay, replay.session, deadline
 
+    @staticmethod
+    def _entered(call: Call) -> Found | None:
+        """The batch itself was bad: which kind of value, for a step whose inputs were not measured."""
+        given = [x for x in (first_tensor(v) for v in (*call.args, *call.kwargs.values())) if x is not None]
+        floats = [x.detach() for x in given if x.is_floating_point()]
+        if any(bool(torch.isnan(x).any()) for x in floats):
+            return Found(None, "input", call.index, detail="nan")
+        return (
+            Found(None, "input", call.index, detail="inf") if any(bool(torch.isinf(x).any()) for x in floats) else None
+        )
+
     def find(self, trigger: str) -> tuple[Found | None, str]:
         """(what was found, what there is to say where nothing was)."""
         graph = self.replay.graph or LossGraph()
@@ -82,7 +94,8 @@ class Search:
                 if again.bad:
                     known = [again.watcher.origins[s] for s in again.bad if s in again.watcher.origins]
                     if not known:
-                        return None, "what entered the model was not finite"
+                        entered = self._entered(call)
+                        return entered, "" if entered else "what entered the model was not finite"
                     return again.watcher.found[min(known)], ""
                 cut = cut or next(iter(again.watcher.found), None)
                 if trigger == "gradient" and (found := self._backward(again, graph.reached.get(k), stand_ins)):
