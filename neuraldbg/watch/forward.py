@@ -91,7 +91,7 @@ class ForwardWatch:
     def extend(self, model: int, module: nn.Module, named: list[tuple[str, nn.Module]]) -> list[int]:
         """Take in some modules of a model, with rows of their own."""
         wrappers = {id(inner): m for m in module.modules() if (inner := structure.inner_of(m)) is not None}
-        device = next((p.device for p in module.parameters()), torch.device("cpu"))
+        device = next((p.device for p in module.parameters() if p.device.type != "meta"), torch.device("cpu"))
         buffer = torch.full((len(named), WIDTH), UNSEEN, device=device)
         first = len(self.places)
         for row, (name, m) in enumerate(named):

@@ -7,14 +7,40 @@ import math
 import struct
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 HOST = "cpu"  # where a value can be read without waiting
 _C_TYPES = {torch.float32: ctypes.c_float, torch.float64: ctypes.c_double}
 
 
+def is_plain(t: Tensor) -> bool:
+    """Whether a tensor has memory of its own that its values lie in: no wrapper, no fake, nothing inside a transform.
+
+    A subclass of `nn.Parameter` counts as long as it leaves the operators as they are.
+    """
+    kind = type(t)
+    if kind not in (Tensor, nn.Parameter) and not (
+        issubclass(kind, nn.Parameter)
+        and kind.__torch_dispatch__ is Tensor.__torch_dispatch__  # type: ignore[comparison-overlap]
+        and kind.__torch_function__ is nn.Parameter.__torch_function__
+    ):
+        return False
+    if torch._C._functorch.is_functorch_wrapped_tensor(t) or torch._is_functional_tensor(t):
+        return False
+    return t.layout is torch.strided and t.device.type != "meta" and not t.is_nested
+
+
+def is_measurable(t: Tensor) -> bool:
+    """Whether norms and samples can be taken: plain and real."""
+    return is_plain(t) and not t.is_complex()
+
+
 def host_value(t: Tensor) -> float | None:
-    """A one-element CPU tensor's value, None for other types."""
+    """A one-element CPU tensor's value, None for other types and where it cannot be read from memory."""
+    if type(t) not in (Tensor, nn.Parameter) or not is_plain(t) or t.is_neg():
+        return None
+    if t.device.type != HOST or t.numel() != 1 or not t.data_ptr():
+        return None
     if t.dtype in _C_TYPES:
         return float(_C_TYPES[t.dtype].from_address(t.data_ptr()).value)
     if t.dtype not in (torch.float16, torch.bfloat16):
@@ -30,7 +56,7 @@ def same_bytes(a: Tensor, b: Tensor) -> bool:
 
 def bad_value(t: Tensor | None) -> bool:
     """Whether a one-element tensor on the CPU is not finite; False where that cannot be told without waiting."""
-    if t is None or t.device.type != HOST or t.numel() != 1:
+    if t is None:
         return False
     value = host_value(t)
     return value is not None and not math.isfinite(value)

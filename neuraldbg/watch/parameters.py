@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.record import OptimizerFacts, ParameterFacts, ParameterStats
+from neuraldbg.watch.host import is_measurable
 from neuraldbg.watch.measure import flat_sample, norms
 
 SAMPLE = 16384  # elements of one tensor that updates are read from
@@ -62,6 +63,7 @@ class ParameterWatch:
         self.snapshot_step: int | None = None
         self.most = SAMPLE
         self.lazy = False  # whether parameters still wait for their shape
+        self.left_out: dict[str, str] = {}  # parameters that cannot be measured, by name, with what they are
 
     def add(self, model: nn.Module, modules: dict[int, str]) -> None:
         """Take in a model's parameters that are not known yet; `modules` maps id(module) to its name."""
@@ -72,6 +74,9 @@ class ParameterWatch:
                     self.lazy = True
                     continue
                 if id(p) in self.index:
+                    continue
+                if not is_measurable(p):  # sharded, quantised, sparse, complex or without values
+                    self.left_out.setdefault(f"{module_name}.{name}".lstrip("."), _what(p))
                     continue
                 self.index[id(p)] = len(self.items)
                 start = p.detach().float() if p.numel() else None
@@ -102,6 +107,14 @@ class ParameterWatch:
         for owner in self.owners:
             owner.groups = -1
 
+    def left_out_note(self) -> str:
+        """One sentence on the parameters that are not looked at, "" where there are none."""
+        if not self.left_out:
+            return ""
+        first, kind = next(iter(self.left_out.items()))
+        others = f" and {len(self.left_out) - 1} more" if len(self.left_out) > 1 else ""
+        return f"parameter {first!r} ({kind}){others} cannot be measured and is not watched"
+
     def live(self) -> list[tuple[Watched, Tensor]]:
         return [(w, p) for w in self.items if (p := w.ref()) is not None and not w.gone]
 
@@ -119,7 +132,7 @@ class ParameterWatch:
         """
         suspects: list[tuple[Watched, Tensor]] = []
         for w, p in self.live():
-            g = p.grad
+            g = gradient_of(p)
             here = None if g is None else (id(g), g._version)
             if here is None or not (here == w.mark or (w.tainted and here == w.ended)):
                 w.tainted = False
@@ -132,7 +145,7 @@ class ParameterWatch:
 
     def end_backward(self) -> list[Tensor]:
         """After backward: the norm of every gradient, one fused call; returned as scalars on the device."""
-        found = [(w, p.grad) for w, p in self.trained() if p.grad is not None and p.grad.numel()]
+        found = [(w, g) for w, p in self.trained() if (g := gradient_of(p)) is not None and g.numel()]
         for w in self.items:
             w.grad_norm = None
         scalars = norms([g.detach() for _, g in found]) if found else []
@@ -142,7 +155,7 @@ class ParameterWatch:
 
     def quick_norm(self) -> Tensor | None:
         """The global gradient norm alone (the cheap sentinel of steps that are not sampled)."""
-        grads = [p.grad.detach() for _, p in self.trained() if p.grad is not None and p.grad.numel()]
+        grads = [g.detach() for _, p in self.trained() if (g := gradient_of(p)) is not None and g.numel()]
         return torch.linalg.vector_norm(torch.stack(norms(grads))) if grads else None
 
     # --- optimizers ----------------------------------------------------------------------------
@@ -243,9 +256,9 @@ class ParameterWatch:
     def direction(self) -> None:
         """Remember where this backward pass points, on a sample of the weight tensors."""
         parts = [
-            flat_sample(p.grad, COSINE_SAMPLE)
+            flat_sample(g, COSINE_SAMPLE)
             for _, p in self.trained()
-            if p.grad is not None and p.dim() > 1 and not p.grad.is_sparse and p.numel()
+            if p.dim() > 1 and p.numel() and (g := gradient_of(p)) is not None and not g.is_sparse
         ]
         self.pointing = torch.cat(parts) if parts else None
 
@@ -283,6 +296,21 @@ class ParameterWatch:
     def reset_step(self) -> None:
         for w in self.items:
             w.consumed_norm, w.carried = None, False
+
+
+def gradient_of(p: Tensor) -> Tensor | None:
+    """A parameter's gradient, if it is one whose norm can be taken (a sparse one of an embedding can)."""
+    g = p.grad
+    return g if g is not None and (is_measurable(g) or (type(g) is Tensor and g.layout is torch.sparse_coo)) else None
+
+
+def _what(p: Tensor) -> str:
+    """What makes a parameter different, in a word or two."""
+    if type(p) not in (Tensor, nn.Parameter):
+        return type(p).__name__
+    if p.device.type == "meta":
+        return "on the meta device"
+    return str(p.dtype if p.is_complex() else p.layout).removeprefix("torch.")
 
 
 def rates_of(optimizer: Any) -> tuple[float, ...]:

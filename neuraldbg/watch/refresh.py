@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from neuraldbg.watch import structure
+from neuraldbg.watch.host import is_measurable
 
 if TYPE_CHECKING:
     from neuraldbg.watch.session import Session
@@ -79,6 +80,8 @@ def _parameters(session: Session, number: int, model: nn.Module) -> None:
             i = known.get(key)
             if i is None:
                 moved[id(p)] = key
+            elif watch.items[i].ref() is not p and not is_measurable(p):  # sharded since, say
+                watch.items[i].gone = True
             elif watch.items[i].ref() is not p:
                 watch.replace(i, p)
                 session.attachment.hang_parameter(session, number, i)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from neuraldbg.record import Culprit
 from neuraldbg.watch import lossgraph, operators, rerun, signals
-from neuraldbg.watch.host import HOST, bad_value, same_bytes
+from neuraldbg.watch.host import HOST, bad_value, is_measurable, same_bytes
 from neuraldbg.watch.lossgraph import LossGraph
 from neuraldbg.watch.operators import Found
 from neuraldbg.watch.search import Call, Declined, Search, versions
@@ -177,7 +177,7 @@ class Replay:
             p = min((p for p in first if p.grad is not None and p.numel()), key=Tensor.numel, default=None)
             self.small = weakref.ref(p) if p is not None else None
         grad = p.grad if p is not None else None
-        return grad.detach() if grad is not None and grad.layout is torch.strided else None
+        return grad.detach() if grad is not None and is_measurable(grad) else None
 
     def buffer_versions(self, index: int) -> tuple[tuple[int, int], ...]:
         """Identity and version of the users' own buffers; those of torch's modules are running statistics."""

@@ -1,0 +1,121 @@
+"""Unusual tensors, models and calls: whatever a training puts in, it goes on as it would without the session."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import return_and_correct_aliasing
+from torch.utils._pytree import tree_map_only
+
+from neuraldbg import NeuralDbg
+from neuraldbg.watch.host import bad_value, host_value
+
+torch.set_num_threads(1)
+
+
+class Wrapper(Tensor):
+    """A tensor around another one, with no memory of its own."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        return Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype, requires_grad=inner.requires_grad)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        plain = tree_map_only(Wrapper, lambda t: t.inner, (args, kwargs or {}))
+        out = tree_map_only(Tensor, Wrapper, func(*plain[0], **plain[1]))
+        return return_and_correct_aliasing(func, args, kwargs or {}, out)
+
+
+def net():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def step(model, optimizer, loss_of=lambda y: y.square().mean(), seed=0, given=None):
+    x = torch.randn(16, 4, generator=torch.Generator().manual_seed(seed)) if given is None else given
+    optimizer.zero_grad()
+    loss = loss_of(model(x))
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+def train(model, steps=4, **how):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    return [step(model, optimizer, seed=k, **how) for k in range(steps)]
+
+
+def notes(dbg):
+    return dbg.diagnose().facts.coverage.notes
+
+
+def ended(dbg):
+    return [n for n in notes(dbg) if "error of NeuralDBG" in n]
+
+
+# -- tensors whose memory cannot be read ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_a_plain_number_on_the_cpu_is_read_from_its_memory(dtype):
+    assert host_value(torch.tensor(1.5, dtype=dtype)) == 1.5
+    assert bad_value(torch.tensor(float("nan"), dtype=dtype))
+
+
+def test_a_tensor_without_memory_of_its_own_is_unknown():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        fake = torch.ones(())
+    turned = torch.tensor(1 + float("inf") * 1j).conj().imag
+    sparse = torch.tensor([float("nan")]).to_sparse()
+    for t in (Wrapper(torch.tensor(float("nan"))), fake, torch.ones((), device="meta"), turned, sparse):
+        assert host_value(t) is None
+        assert bad_value(t) is False
+
+
+def test_a_number_inside_a_transform_is_unknown():
+    seen = []
+    torch.func.vmap(lambda x: (seen.append(host_value(x)), x)[1])(torch.full((3,), float("nan")))
+    torch.func.grad(lambda x: (seen.append(host_value(x)), x)[1])(torch.tensor(float("nan")))
+    assert seen == [None, None]
+
+
+def test_a_zero_that_has_no_memory_is_unknown():
+    assert host_value(torch.zeros(())) == 0.0
+    assert host_value(torch.ops.aten._efficientzerotensor([])) is None
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_parameters_that_cannot_be_measured_are_left_out_and_said():
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(4, 1)
+            self.wrapped = nn.Parameter(Wrapper(torch.ones(1)))
+            self.phase = nn.Parameter(torch.ones(1, dtype=torch.complex64))
+            self.rows = nn.Parameter(torch.eye(3).to_sparse_csr(), requires_grad=False)
+            self.unused = nn.Parameter(torch.empty(2, device="meta"))
+
+        def forward(self, x):
+            return self.inner(x) + self.phase.abs()
+
+    torch.manual_seed(0)
+    model = Mixed()
+    twin = copy.deepcopy(model.inner)
+    optimizer = torch.optim.SGD([*model.inner.parameters(), model.phase], lr=0.01)
+    with NeuralDbg(model) as dbg:
+        for k in range(4):
+            step(model, optimizer, seed=k)
+    facts = dbg.diagnose().facts
+    assert [p.name for p in facts.parameters] == ["inner.weight", "inner.bias"]
+    assert not ended(dbg)
+    assert any("'wrapped' (Wrapper) and 3 more" in n for n in notes(dbg))
+    assert not torch.equal(twin.weight, model.inner.weight)
