@@ -65,13 +65,18 @@ class Search:
 
     @staticmethod
     def _entered(call: Call) -> Found | None:
-        """The batch itself was bad: which kind of value, for a step whose inputs were not measured."""
+        """The batch itself was bad: which kind of value, for a step whose inputs were not measured.
+
+        Minus infinity is how masks are written, and no fault.
+        """
         given = [x for x in (first_tensor(v) for v in (*call.args, *call.kwargs.values())) if x is not None]
         floats = [x.detach() for x in given if x.is_floating_point()]
         if any(bool(torch.isnan(x).any()) for x in floats):
             return Found(None, "input", call.index, detail="nan")
         return (
-            Found(None, "input", call.index, detail="inf") if any(bool(torch.isinf(x).any()) for x in floats) else None
+            Found(None, "input", call.index, detail="inf")
+            if any(bool(torch.isposinf(x).any()) for x in floats)
+            else None
         )
 
     def find(self, trigger: str) -> tuple[Found | None, str]:
@@ -91,13 +96,15 @@ class Search:
             with rerun.untouched(module, own) as stand_ins:
                 again = self._forward(call, module, own)
                 spans.append((call.start, call.end or call.start + again.nodes))
+                entered = self._entered(call)
                 if again.bad:
                     known = [again.watcher.origins[s] for s in again.bad if s in again.watcher.origins]
                     if not known:
-                        entered = self._entered(call)
                         return entered, "" if entered else "what entered the model was not finite"
                     return again.watcher.found[min(known)], ""
                 cut = cut or next(iter(again.watcher.found), None)
+                if trigger == "gradient" and entered is not None:
+                    return entered, ""  # a bounded function hides an infinity, its derivative does not
                 if trigger == "gradient" and (found := self._backward(again, graph.reached.get(k), stand_ins)):
                     return found, ""
         if trigger == "gradient":

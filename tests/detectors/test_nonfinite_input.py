@@ -3,6 +3,7 @@ from __future__ import annotations
 from functools import partial
 
 from neuraldbg.detectors import nonfinite_input
+from neuraldbg.record import Culprit
 from neuraldbg.testing import facts, feed, input_stats, module, record
 
 found = partial(feed, nonfinite_input, facts=facts(module("fc2", 1), module("fc1", 0)))
@@ -40,3 +41,14 @@ def test_at_most_twenty_of_each_kind_are_told_and_eight_features() -> None:
     events = found([record(k, inputs=(input_stats(nans=1, infs=1, bad_features=tuple(range(50))),)) for k in range(60)])
     assert [e.symptom for e in events].count("nan_input") == [e.symptom for e in events].count("inf_input") == 20
     assert events[0].metadata["features"] == tuple(range(8))
+
+
+def test_a_batch_that_only_the_replay_saw_is_told_once() -> None:
+    seen = record(3, sampled=False, culprit=Culprit("fc1", None, phase="input", detail="inf"))
+    (event,) = found([seen])
+    assert (event.symptom, event.step, event.metadata["enters"]) == ("inf_input", 3, "fc1")
+    assert found([record(3, inputs=(input_stats(infs=2),), culprit=seen.culprit)])[0].metadata["count"] == 2
+
+
+def test_an_operator_is_no_input() -> None:
+    assert found([record(3, culprit=Culprit("fc1", "log", phase="forward", detail="zero_argument"))]) == []

@@ -57,3 +57,18 @@ def test_workers_that_share_a_random_state_are_told_once_since_their_first_copy(
 def test_three_of_ten_batches_like_the_one_before_are_the_limit(repeats: int, told: int) -> None:
     pairs = [float(k) for k in range(repeats) for _ in range(2)]
     assert len(found(batches(*[100.0 + k for k in range(12 - len(pairs))], *pairs))) == told
+
+
+def test_a_whole_set_that_is_replaced_once_is_no_stream() -> None:
+    assert found(batches(*[1.0] * 30, *[2.0] * 30)) == []
+
+
+def test_a_whole_set_with_a_probe_in_between_is_no_stream() -> None:
+    assert found(batches(*[2.0 if k % 7 == 6 else 1.0 for k in range(70)])) == []
+
+
+def test_a_batch_of_another_size_is_another_stream() -> None:
+    probes = [
+        record(k, inputs=(input_stats(fingerprint=float(k % 4 == 3), rows=5 if k % 4 == 3 else 32),)) for k in range(60)
+    ]
+    assert found(probes) == []

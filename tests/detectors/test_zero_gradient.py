@@ -87,3 +87,8 @@ def test_five_samples_of_a_third_of_the_tensors_are_enough() -> None:
     three = facts(*NET.modules[:3], parameters=NET.parameters[:3])
     assert len(found(steps(5, 0.0, 0.1, 0.1, 0.1), facts=three)) == 1
     assert len(found(steps(5, None, 0.1, 0.1, 0.1))) == 1
+
+
+def test_a_player_whose_turn_comes_late_has_its_gradient_after_all() -> None:
+    events = found([*steps(8, None, 0.1, 0.1, 0.1), *steps(4, 0.1, 0.1, 0.1, 0.1, first=8)])
+    assert [(e.symptom, e.step, e.is_recovery) for e in events] == [("no_gradient", 0, False), ("no_gradient", 8, True)]

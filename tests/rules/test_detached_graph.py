@@ -55,3 +55,20 @@ def test_a_fiftieth_of_the_parameters_is_no_detail() -> None:
 
 def test_a_detail_cut_off_while_nothing_is_learnt() -> None:
     explains(run(cut(share=0.01), observed("loss_plateau", 3, skill=1.0), facts=MODEL), layer="encoder")
+
+
+def test_a_parameter_that_its_module_does_not_use_is_unused_not_cut() -> None:
+    both = facts(
+        module("encoder", 0),
+        module("head", 1),
+        parameters=(
+            parameter("encoder.weight", owner=0),
+            parameter("encoder.eye", owner=0),
+            parameter("head.weight", owner=0),
+        ),
+        optimizers=(optimizer(),),
+    )
+    event = observed("no_gradient", 0, "encoder", parameters=("encoder.eye",), share=0.2)
+    silent(run(event, facts=both, series=FALLING))
+    whole = observed("no_gradient", 0, "encoder", parameters=("encoder.eye", "encoder.weight"), share=0.4)
+    explains(run(whole, facts=both, series=FALLING), layer="encoder")

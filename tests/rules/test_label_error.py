@@ -82,3 +82,15 @@ def test_targets_of_another_unit_that_harm_without_a_jump(harm: str) -> None:
 
 def test_an_input_that_changed_long_before_explains_nothing() -> None:
     explains(run(observed("input_shift", 56), SHIFT, HARM), step=60)
+
+
+def spiky(*after: float) -> dict[str, Any]:
+    return {"skill": [0.04] * 120 + [4.0] + list(after)}
+
+
+def test_a_spike_that_is_over_after_a_few_steps_is_the_optimizers_own() -> None:
+    silent(run(jump(), series=spiky(2.0, 0.9, *[0.1] * 20)))
+
+
+def test_labels_that_stay_wrong_keep_the_loss_high() -> None:
+    explains(run(jump(), series=spiky(*[3.0] * 20)), step=120)

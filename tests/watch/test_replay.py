@@ -467,10 +467,25 @@ def test_weights_that_were_not_finite_before_are_said():
     assert "the weights were not finite before this step" in said(diagnosis)
 
 
-def test_a_batch_that_is_not_finite_is_said():
+def test_a_batch_that_is_not_finite_is_no_operators_doing():
     diagnosis, event = train(model(torch.tanh), x=torch.tensor([[math.nan, 0, 0]] * 4))
     assert event is None
-    assert "what entered the model was not finite" in said(diagnosis)
+    assert diagnosis.hypotheses[0].cause == "nan_in_input"
+
+
+@pytest.mark.parametrize(("value", "cause"), [(math.nan, "nan_in_input"), (math.inf, "inf_in_input")])
+def test_a_bad_batch_is_named_also_where_its_step_was_not_sampled(value, cause):
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with NeuralDbg(net, dense_steps=3, sparse_every=1000) as dbg:
+        for step in range(20):
+            x = torch.randn(8, 3)
+            x[2, 1] = value if step == 11 else x[2, 1]
+            optimizer.zero_grad()
+            net(x).pow(2).mean().backward()
+            optimizer.step()
+    top = dbg.explain_failure()[0]
+    assert (top.cause, top.step) == (cause, 11)
 
 
 def test_where_a_look_would_wait_for_the_device_it_is_not_made(monkeypatch):
