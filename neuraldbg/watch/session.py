@@ -259,7 +259,8 @@ class Session:
         self.stack.clear()
         self.in_backward = False
         self.nested, self.late = 0, False
-        roots = [tensors] if isinstance(tensors, Tensor) else [t for t in tensors if isinstance(t, Tensor)]
+        several = tensors if isinstance(tensors, (list, tuple)) else [tensors]
+        roots = [t for t in several if isinstance(t, Tensor)]
         root = next((t for t in roots if t.grad_fn is not None), None)
         if root is None:
             return
@@ -342,6 +343,11 @@ class Session:
         if self.sampling:
             self.parameters.consumed(k)
         self._check_active()
+
+    @guarded
+    def loss_scaled(self, loss: Any) -> None:
+        """A GradScaler is about to multiply this loss."""
+        self.replay.loss_scaled(loss)
 
     @guarded
     def scaler_steps(self, scaler: Any, optimizer: Any) -> int:

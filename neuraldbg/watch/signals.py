@@ -9,10 +9,11 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 from torch.amp import GradScaler
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -52,11 +53,19 @@ def _optimizer_stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
         session.optimizer_stepped(optimizer)
 
 
+def _kept(tensors: Any) -> Any:
+    """What can be looked at and handed on: an iterator would be used up by the look."""
+    if isinstance(tensors, (Tensor, list, tuple)) or not isinstance(tensors, Iterable):
+        return tensors
+    return tuple(tensors)
+
+
 def _wrap_backward() -> Callable[[], None]:
     original = torch.autograd.backward
 
     @functools.wraps(original)
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        tensors = _kept(tensors)
         if not torch.compiler.is_compiling():
             for session in sessions():
                 session.backward_starts(tensors)
@@ -88,9 +97,10 @@ def _wrap_scaler() -> Callable[[], None]:
 
     @functools.wraps(original_scale)
     def scale(self: GradScaler, outputs: Any) -> Any:
+        outputs = _kept(outputs)
         if self.is_enabled():
             for session in sessions():
-                session.replay.loss_scaled(outputs)
+                session.loss_scaled(outputs)
         return original_scale(self, outputs)
 
     GradScaler.step = step  # type: ignore[method-assign]

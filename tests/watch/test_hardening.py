@@ -119,3 +119,40 @@ def test_parameters_that_cannot_be_measured_are_left_out_and_said():
     assert not ended(dbg)
     assert any("'wrapped' (Wrapper) and 3 more" in n for n in notes(dbg))
     assert not torch.equal(twin.weight, model.inner.weight)
+
+
+# -- the signals of backward and of the scaler ------------------------------------------------------------------------
+
+
+def test_a_generator_of_losses_reaches_backward_whole():
+    model = net()
+    x = torch.ones(2, 4)
+    with NeuralDbg(model):
+        torch.autograd.backward(model(x).sum() for _ in range(3))
+    watched = model[0].weight.grad.clone()
+    model.zero_grad()
+    torch.autograd.backward(model(x).sum() for _ in range(3))
+    assert torch.equal(watched, model[0].weight.grad)
+
+
+def test_a_generator_given_to_a_scaler_is_scaled_whole():
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+    with NeuralDbg(net()):
+        assert [float(t) for t in scaler.scale(torch.tensor(float(k)) for k in range(3))] == [0.0, 2.0, 4.0]
+
+
+def test_what_backward_and_the_scaler_refuse_is_refused_by_them():
+    with NeuralDbg(net()) as dbg:
+        for call in (torch.autograd.backward, torch.amp.GradScaler("cpu").scale):
+            with pytest.raises((TypeError, ValueError, AttributeError)) as caught:
+                call(3)
+            assert "neuraldbg" not in str(caught.traceback[-1].path)
+    assert not ended(dbg)
+
+
+def test_an_error_of_ours_at_a_scaled_loss_stays_with_us(monkeypatch):
+    monkeypatch.delenv("NEURALDBG_STRICT", raising=False)
+    with NeuralDbg(net()) as dbg:
+        monkeypatch.setattr(dbg._session.replay, "loss_scaled", lambda loss: 1 / 0)
+        assert float(torch.amp.GradScaler("cpu", init_scale=4.0).scale(torch.tensor(1.0))) == 4.0
+    assert ended(dbg)
