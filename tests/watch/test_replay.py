@@ -475,7 +475,7 @@ def test_a_batch_that_is_not_finite_is_no_operators_doing():
 
 @pytest.mark.parametrize(("value", "cause"), [(math.nan, "nan_in_input"), (math.inf, "inf_in_input")])
 def test_a_bad_batch_is_named_also_where_its_step_was_not_sampled(value, cause):
-    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.LeakyReLU(), torch.nn.Linear(4, 1))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     with NeuralDbg(net, dense_steps=3, sparse_every=1000) as dbg:
         for step in range(20):
