@@ -44,10 +44,22 @@ class FoundLoss:
     sign: int = 1
 
 
-def unscaled(loss: Tensor) -> tuple[Tensor, bool]:
+def packing() -> bool:
+    """Whether saved tensors go through somebody's hooks here (a checkpoint, offloading): reading one would run them."""
+    ask = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+    if ask is None:
+        return False
+    try:
+        return ask(False) is not None
+    except TypeError:  # older versions take no argument
+        return ask() is not None
+
+
+def unscaled(loss: Tensor, since: int = 0) -> tuple[Tensor | None, bool]:
     """The loss before constant factors (GradScaler's scale, division by the accumulation count).
 
     Only a chain of multiplications by numbers without gradient is undone. Returns (value, whether anything was).
+    since: the number of the first node whose saved values may be read; None where an older one is in the way.
     """
     node: Any = loss.grad_fn
     value, changed = loss.detach(), False
@@ -55,6 +67,8 @@ def unscaled(loss: Tensor) -> tuple[Tensor, bool]:
         name = node.name() if node is not None else ""
         if name not in ("MulBackward0", "DivBackward0"):
             break
+        if node._sequence_nr() < since:
+            return None, False
         left, right = (n for n, _ in node.next_functions)
         if (left is None) == (right is None) or (left is None and name == "DivBackward0"):
             break  # two factors that are learned, or a reciprocal of the loss
@@ -74,8 +88,11 @@ def _saved(node: Any, name: str) -> Any:
         return None
 
 
-def find_loss(root: Any) -> FoundLoss | None:
-    """The loss operator that weighs most: the first one met from the loss tensor downwards."""
+def find_loss(root: Any, since: int = 0) -> FoundLoss | None:
+    """The loss operator that weighs most: the first one met from the loss tensor downwards.
+
+    since: the number of the first node whose saved values may be read.
+    """
     queue: deque[tuple[Any, int]] = deque([(root, 1)])
     seen: set[Any] = set()
     while queue and len(seen) < NODES:
@@ -83,6 +100,8 @@ def find_loss(root: Any) -> FoundLoss | None:
         if node is None or node in seen:
             continue
         seen.add(node)
+        if node._sequence_nr() < since:
+            continue
         kind = KINDS.get(node.name())
         if kind:
             found = read_operator(node, kind)

@@ -78,10 +78,11 @@ class LossGraph:
     reached: dict[int, set[int]] = field(default_factory=dict)
 
 
-def walk(root: Any, spans: list[tuple[int, int]], whole: bool) -> LossGraph:
+def walk(root: Any, spans: list[tuple[int, int]], whole: bool, since: int = 0) -> LossGraph:
     """Go down from the loss to the first nodes of the model's calls; call k made the nodes spans[k][0] <= n < [1].
 
-    whole: keep what autograd saved of every operator, not of the suspects alone.
+    whole: keep what autograd saved of every operator, not of the suspects alone. since: the number of the first node
+    whose saved values may be read.
     """
     graph = LossGraph()
     queue, seen = deque([root]), set[Any]()
@@ -100,7 +101,7 @@ def walk(root: Any, spans: list[tuple[int, int]], whole: bool) -> LossGraph:
             continue
         plain = operators.node_name(node)
         below = [n for n, _ in node.next_functions]
-        if whole or plain in _DERIVATIVE:
+        if number >= since and (whole or plain in _DERIVATIVE):
             saved = _saved(node)
             if plain in _DERIVATIVE:
                 graph.suspects.append((plain, saved))

@@ -110,7 +110,7 @@ class Replay:
         ended = all(c.end is not None for c in self.calls)
         if ended or self.loss_bad:
             spans = [(c.start, c.end or c.start) for c in self.calls]
-            self.graph = lossgraph.walk(root.grad_fn, spans, whole=self.loss_bad)
+            self.graph = lossgraph.walk(root.grad_fn, spans, whole=self.loss_bad, since=self.session.since)
 
     def backward_ended(self) -> None:
         """All gradients are there and no optimizer has used them yet."""

@@ -29,12 +29,15 @@ from neuraldbg.watch.governor import Governor, Level
 from neuraldbg.watch.parameters import ParameterWatch, rates_of
 from neuraldbg.watch.refresh import refresh, signature
 from neuraldbg.watch.replay import Replay
+from neuraldbg.watch.rerun import sequence
 
 log = logging.getLogger("neuraldbg")
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+NEVER = 2**64  # above every node's number
+PACKED = "saved tensors are packed by hooks (checkpointing, offloading): the loss's operator is not read where they are"
 PROVISIONAL = 16  # first steps that wait until it is known how a step ends
 
 
@@ -106,6 +109,8 @@ class Session:
         self.signatures: dict[int, int] = {}
         self.nested = 0
         self.late = False
+        self.packed = False  # whether hooks on saved tensors were met
+        self.since = 0  # the first node of autograd whose saved values may be read
         self.exception: tuple[str, str | None] | None = None
         self.replay = Replay(self)
         self._clear()
@@ -208,6 +213,7 @@ class Session:
             self.forward.begin()  # what was measured so far was an evaluation with gradients left on
             self.batch.clear()
         self.trained = self.trained or module.training
+        self._look_for_packing()
         self.clock.forwards += 1
         self.replay.called(index, module, args, kwargs)
         if self.sampling:
@@ -240,10 +246,26 @@ class Session:
         while self.stack.pop() != index:
             pass  # a forward inside was left by an exception that the user caught
         if self.sampling:
+            self._look_for_packing()
             with torch.no_grad():
                 self.forward.measure(index, module, args, output)
+        if self.packed and not self.stack and not losses.packing():  # a loss made from here on is not packed
+            self.since = sequence()
         if not self.stack:
             self.replay.returned(output)
+
+    def _look_for_packing(self) -> None:
+        """To read a saved tensor would run the user's hooks: a checkpoint would compute, and train, once more."""
+        if not self.packed and losses.packing():
+            self.packed = True
+            self.note(PACKED)
+        if self.packed:
+            self.since = NEVER
+
+    def note(self, text: str) -> None:
+        """One sentence for the coverage, once."""
+        if text not in self.notes:
+            self.notes.append(text)
 
     @guarded
     def after_compiled(self, output: Any) -> None:
@@ -274,11 +296,14 @@ class Session:
             refresh(self)  # lazy modules have their parameters by now
         if self.sampling:
             self.forward.give(taken)
-        loss = losses.unscaled(root)[0] if root.numel() == 1 else None
+        if losses.packing():
+            self.since = NEVER
+            self.note(PACKED)
+        loss = losses.unscaled(root, self.since)[0] if root.numel() == 1 else None
         found = None
         if self.sampling:
             self.parameters.begin_backward()
-            found = losses.find_loss(root.grad_fn)
+            found = losses.find_loss(root.grad_fn, self.since)
             if self.forward.mapping and self.forward.nodes:
                 self.forward.walk(root.grad_fn)
         self.pending_loss = (loss, found)

@@ -156,3 +156,75 @@ def test_an_error_of_ours_at_a_scaled_loss_stays_with_us(monkeypatch):
         monkeypatch.setattr(dbg._session.replay, "loss_scaled", lambda loss: 1 / 0)
         assert float(torch.amp.GradScaler("cpu", init_scale=4.0).scale(torch.tensor(1.0))) == 4.0
     assert ended(dbg)
+
+
+# -- saved tensors that are packed by hooks ---------------------------------------------------------------------------
+
+
+def normed():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def checkpointed(model, optimizer, seed):
+    from torch.utils.checkpoint import checkpoint
+
+    x = torch.randn(16, 4, generator=torch.Generator().manual_seed(seed))
+    optimizer.zero_grad()
+    loss = checkpoint(lambda: nn.functional.mse_loss(model(x), x[:, :1]) * 2, use_reentrant=False)
+    loss.backward()
+    optimizer.step()
+
+
+def hooked(model, optimizer, seed):
+    """Each packed tensor may be unpacked once."""
+    x = torch.randn(16, 4, generator=torch.Generator().manual_seed(seed))
+    held = {}
+
+    def pack(t):
+        held[len(held)] = t.detach()
+        return len(held) - 1
+
+    optimizer.zero_grad()
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda k: held.pop(k)):
+        loss = nn.functional.mse_loss(model(x), x[:, :1]) * 2
+    loss.backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize("one_step", [checkpointed, hooked])
+@pytest.mark.parametrize("steps", [1, 4])
+def test_a_loss_whose_saved_tensors_are_packed_is_not_unpacked_by_us(one_step, steps):
+    model, twin = normed(), normed()
+    for m, session in ((model, NeuralDbg(model, cadence=2)), (twin, None)):
+        optimizer = torch.optim.SGD(m.parameters(), lr=0.01)
+        if session is None:
+            for k in range(steps):
+                one_step(m, optimizer, k)
+        else:
+            with session as dbg:
+                for k in range(steps):
+                    one_step(m, optimizer, k)
+    assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), twin.state_dict().values(), strict=True))
+    assert [n for n in notes(dbg) if n.startswith("saved tensors are packed")]
+    assert not ended(dbg)
+
+
+def test_a_loss_outside_of_a_checkpointed_block_is_still_read(recorded):
+    from torch.utils.checkpoint import checkpoint
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = normed()
+
+        def forward(self, x):
+            return checkpoint(self.inner, x, use_reentrant=False)
+
+    torch.manual_seed(0)
+    model = Block()
+    dbg, records = recorded(model)
+    with dbg:
+        train(model, 4, loss_of=lambda y: nn.functional.mse_loss(y, torch.zeros_like(y)) / 4)
+    assert [r.loss_stats.kind for r in records] == ["mse"] * 4
+    assert model.inner[1].num_batches_tracked == 4 * 2  # once in forward, once in the checkpoint's own recomputation
