@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from neuraldbg import reasoning, sinks
@@ -123,7 +124,12 @@ class NeuralDbg:
         for other in list(NeuralDbg.active):
             if other is not self and other.watches(model):
                 other.detach()  # a second session on one model (a notebook cell run again): the newest wins
-        self._session.install(name, model)
+        try:
+            self._session.install(name, model)
+        except Exception as error:  # ours: the model trains, though we cannot say what it does
+            if strict():
+                raise
+            self._session.leave_out(name, model, error)
 
     def _open_sinks(self) -> None:
         given = list(self._sinks) if self._sinks is not None else []
@@ -336,6 +342,11 @@ def _pair(model: Any, name: str) -> tuple[str, nn.Module]:
     if not isinstance(model, nn.Module):
         hint = "; pass the model itself, NeuralDbg(model)" if not isinstance(model, type) else "; pass an instance"
         raise TypeError(f"NeuralDbg watches torch.nn.Module objects, got {_shown(model)}{hint}")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise TypeError(
+            f"NeuralDbg cannot watch a scripted or traced model ({model.original_name}); enter the eager module"
+            " that it was made from"
+        )
     if next(model.parameters(), None) is None:
         raise ValueError(
             f"{type(model).__name__} has no parameters, so there is nothing to train; pass the model that is trained"

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from neuraldbg.record import LayerStats, ModuleFacts
 from neuraldbg.watch import structure
+from neuraldbg.watch.host import has_values
 from neuraldbg.watch.measure import COLUMNS, UNSEEN, WIDTH, active_units, gate_row, output_row
 
 CALLS = 8  # calls of one module in one step that are measured (an LSTMCell in a loop makes many)
@@ -45,6 +46,7 @@ class Place:
     in_place: bool = False  # compiled by its own `compile()`
     hidden: bool = False  # without hooks, see attach.py
     gone: bool = False  # no longer part of its model
+    left_out: bool = False  # its statistics could not be taken once
 
     @property
     def function(self) -> str:
@@ -140,7 +142,7 @@ class ForwardWatch:
         out = first_tensor(output)
         if out is None or not out.numel() or not (out.is_floating_point() or out.is_complex()):
             return
-        if out.is_nested or torch._C._functorch.is_functorch_wrapped_tensor(out):
+        if not has_values(out):
             return
         place.calls += 1
         if place.calls > CALLS:
@@ -164,7 +166,9 @@ class ForwardWatch:
                 place.norm_over = structure.norm_count(module, given) if given is not None else None
                 place.width = out.shape[-1] if out.dim() else 1
                 if isinstance(module, nn.Softmax):
-                    place.width = out.shape[module.dim if module.dim is not None else -1]
+                    place.width = out.shape[module.dim if module.dim is not None else -1] if out.dim() else 1
+        if given is not None and not has_values(given):
+            given = None
         measured = given if source is None and given is not None and given.is_floating_point() else None
         row = place.buffer[place.row]
         new = output_row(out, place.function, measured)

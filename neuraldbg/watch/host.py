@@ -13,6 +13,15 @@ HOST = "cpu"  # where a value can be read without waiting
 _C_TYPES = {torch.float32: ctypes.c_float, torch.float64: ctypes.c_double}
 
 
+def has_values(t: Tensor) -> bool:
+    """Whether a tensor's statistics can be taken: its values lie in memory, behind no wrapper and no transform."""
+    if type(t).__torch_dispatch__ is not Tensor.__torch_dispatch__:  # type: ignore[comparison-overlap]
+        return False
+    if torch._C._functorch.is_functorch_wrapped_tensor(t) or torch._is_functional_tensor(t):
+        return False
+    return t.layout is torch.strided and t.device.type != "meta" and not t.is_nested
+
+
 def is_plain(t: Tensor) -> bool:
     """Whether a tensor has memory of its own that its values lie in: no wrapper, no fake, nothing inside a transform.
 
@@ -20,14 +29,10 @@ def is_plain(t: Tensor) -> bool:
     """
     kind = type(t)
     if kind not in (Tensor, nn.Parameter) and not (
-        issubclass(kind, nn.Parameter)
-        and kind.__torch_dispatch__ is Tensor.__torch_dispatch__  # type: ignore[comparison-overlap]
-        and kind.__torch_function__ is nn.Parameter.__torch_function__
+        issubclass(kind, nn.Parameter) and kind.__torch_function__ is nn.Parameter.__torch_function__
     ):
         return False
-    if torch._C._functorch.is_functorch_wrapped_tensor(t) or torch._is_functional_tensor(t):
-        return False
-    return t.layout is torch.strided and t.device.type != "meta" and not t.is_nested
+    return has_values(t)
 
 
 def is_measurable(t: Tensor) -> bool:

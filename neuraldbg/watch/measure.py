@@ -36,7 +36,7 @@ def as_float(x: Tensor) -> Tensor:
     """A float view of any tensor that has values worth measuring (complex as pairs, float8 as bfloat16)."""
     x = x.detach()
     if x.is_complex():
-        return torch.view_as_real(x)
+        return torch.view_as_real(x.resolve_conj())
     if x.dtype in (torch.float32, torch.float64):
         return x
     return x.float()

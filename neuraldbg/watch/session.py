@@ -26,6 +26,7 @@ from neuraldbg.watch.attach import Attachment
 from neuraldbg.watch.clock import StepClock
 from neuraldbg.watch.forward import ForwardWatch, first_tensor
 from neuraldbg.watch.governor import Governor, Level
+from neuraldbg.watch.host import has_values
 from neuraldbg.watch.parameters import ParameterWatch, rates_of
 from neuraldbg.watch.refresh import refresh, signature
 from neuraldbg.watch.replay import Replay
@@ -159,6 +160,16 @@ class Session:
         """Take the hooks off again (of one model, or all)."""
         self.attachment.remove(self, number)
 
+    def leave_out(self, name: str, model: nn.Module, error: Exception) -> None:
+        """A model that could not be taken in: what was hung comes off, and its training goes on unwatched."""
+        self.note(f"{type(model).__name__} {name!r} is not watched: {type(error).__name__}: {error}")
+        number = len(self.models) - 1
+        if number < 0 or self.models[number][0] != name or number in self.signatures:
+            return  # it failed before anything of it was taken in
+        missing = len(self.parameters.items) - len(self.names.parameter_model)
+        self.names.parameter_model += [number] * missing
+        self.drop(number)
+
     def drop(self, number: int) -> None:
         """Stop watching one model: hooks off, its modules and parameters out of the records."""
         self.remove(number)
@@ -225,7 +236,7 @@ class Session:
         for key, value in named[:4]:
             x = first_tensor(value)
             name = f"{entry}.{key}" if entry else key
-            if x is None or name in self.batch or not x.is_floating_point() or not x.numel() or x.is_nested:
+            if x is None or name in self.batch or not x.is_floating_point() or not x.numel() or not has_values(x):
                 continue
             if x.requires_grad or x.grad_fn is not None or self._ours(x):
                 continue  # made by a model, not data
@@ -247,12 +258,25 @@ class Session:
             pass  # a forward inside was left by an exception that the user caught
         if self.sampling:
             self._look_for_packing()
-            with torch.no_grad():
-                self.forward.measure(index, module, args, output)
+            self._measure(index, module, args, output)
         if self.packed and not self.stack and not losses.packing():  # a loss made from here on is not packed
             self.since = sequence()
         if not self.stack:
             self.replay.returned(output)
+
+    def _measure(self, index: int, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        """Statistics of one call; a module that they cannot be taken of is left out, and the others go on."""
+        place = self.forward.places[index]
+        if place.left_out:
+            return
+        try:
+            with torch.no_grad():
+                self.forward.measure(index, module, args, output)
+        except Exception as error:
+            if strict():
+                raise
+            place.left_out = True
+            self.note(f"statistics of layer {place.name!r} were left out: {type(error).__name__}")
 
     def _look_for_packing(self) -> None:
         """To read a saved tensor would run the user's hooks: a checkpoint would compute, and train, once more."""

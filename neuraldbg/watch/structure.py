@@ -79,16 +79,22 @@ def describe(name: str, module: nn.Module) -> ModuleFacts:
         parameters=sum(p.numel() for p in own),
         trainable=sum(p.numel() for p in own if p.requires_grad),
         width=width,
-        norm_over=math.prod(module.normalized_shape) if isinstance(module, nn.LayerNorm) else None,
+        norm_over=_normalized(module) if isinstance(module, nn.LayerNorm) else None,
         recurrent=isinstance(module, nn.RNNBase),
         container=bool(next(module.children(), None)),
     )
 
 
+def _normalized(module: nn.Module) -> int | None:
+    """How many values a layer norm takes together; a subclass may have left that out."""
+    shape = getattr(module, "normalized_shape", None)
+    return math.prod(shape) if isinstance(shape, (tuple, list)) else None
+
+
 def norm_count(module: nn.Module, x: Tensor) -> int | None:
     """How many values one of a norm's means is taken over, for this input."""
     if isinstance(module, nn.LayerNorm):
-        return math.prod(module.normalized_shape)
+        return _normalized(module)
     if isinstance(module, nn.GroupNorm):
         return x.numel() // (x.shape[0] * module.num_groups) if x.dim() > 1 else None
     if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training:
@@ -96,7 +102,7 @@ def norm_count(module: nn.Module, x: Tensor) -> int | None:
     if isinstance(module, nn.modules.instancenorm._InstanceNorm):
         return math.prod(x.shape[2:]) if x.dim() > 2 else None
     if hasattr(nn, "RMSNorm") and isinstance(module, nn.RMSNorm):
-        return math.prod(module.normalized_shape)
+        return _normalized(module)
     return None
 
 

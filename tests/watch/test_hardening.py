@@ -228,3 +228,120 @@ def test_a_loss_outside_of_a_checkpointed_block_is_still_read(recorded):
         train(model, 4, loss_of=lambda y: nn.functional.mse_loss(y, torch.zeros_like(y)) / 4)
     assert [r.loss_stats.kind for r in records] == ["mse"] * 4
     assert model.inner[1].num_batches_tracked == 4 * 2  # once in forward, once in the checkpoint's own recomputation
+
+
+# -- models that cannot be taken in -----------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("made", [torch.jit.script, lambda m: torch.jit.trace(m, torch.ones(2, 4))])
+def test_a_scripted_or_traced_model_is_refused_with_a_word_on_what_to_enter(made):
+    with pytest.raises(TypeError, match=r"scripted or traced model \(Sequential\).*eager"):
+        NeuralDbg(made(net()))
+
+
+def test_a_norm_that_lacks_the_usual_attributes_is_watched(monkeypatch):
+    class Own(nn.LayerNorm):
+        def __init__(self, width):
+            nn.Module.__init__(self)
+            self.weight = nn.Parameter(torch.ones(width))
+
+        def forward(self, x):
+            return (x - x.mean(-1, keepdim=True)) * self.weight
+
+    model = nn.Sequential(nn.Linear(4, 8), Own(8), nn.Linear(8, 1))
+    with NeuralDbg(model) as dbg:
+        train(model)
+    assert not ended(dbg)
+    assert "1" in {m.name for m in dbg.diagnose().facts.modules}
+
+
+def test_a_model_that_cannot_be_taken_in_trains_and_is_said_to_be_unwatched(monkeypatch):
+    monkeypatch.delenv("NEURALDBG_STRICT", raising=False)
+
+    class Odd(nn.Linear):
+        def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
+            if not recurse:
+                raise RuntimeError("not now")
+            return super().named_parameters(prefix, recurse, remove_duplicate)
+
+    odd, usual = Odd(4, 1), net()
+    with NeuralDbg({"odd": odd, "usual": usual}) as dbg:
+        train(usual)
+        odd(torch.ones(2, 4)).sum().backward()
+    assert any("'odd' is not watched: RuntimeError: not now" in n for n in notes(dbg))
+    assert not ended(dbg)
+    assert dbg.diagnose().facts.models == ("usual",)
+
+
+# -- what enters and leaves modules -----------------------------------------------------------------------------------
+
+
+class Then(nn.Module):
+    """Applies a function to what a linear layer gives."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+class Back(nn.Module):
+    def forward(self, x):
+        return x.to_dense() if x.layout is not torch.strided else x.real if x.is_complex() else x
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x.to_sparse(), lambda x: torch.complex(x, x).conj(), lambda x: x.sum() * 1],
+    ids=["sparse", "conjugated", "number"],
+)
+def test_an_unusual_output_is_passed_over(function):
+    last = nn.Softmax(dim=0) if "sum" in function.__code__.co_names else nn.Identity()
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 3), Then(function), Back(), last)
+    with NeuralDbg(model) as dbg:
+        train(model)
+    assert not ended(dbg)
+    assert dbg.diagnose().facts.coverage.steps == 4
+    assert not [n for n in notes(dbg) if "left out" in n]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_a_sparse_input_is_passed_over(layout):
+    class Reads(nn.Linear):
+        def forward(self, x):
+            return torch.sparse.mm(x, self.weight.t())
+
+    torch.manual_seed(0)
+    model = nn.Sequential(Reads(4, 3), nn.Linear(3, 1))
+    x = torch.eye(4).to_sparse(layout=layout)
+    with NeuralDbg(model) as dbg:
+        train(model, given=x)
+    assert not ended(dbg)
+    assert dbg.diagnose().facts.coverage.modules_seen == 3
+
+
+def test_a_layer_whose_statistics_fail_is_left_out_and_the_others_go_on(monkeypatch):
+    from neuraldbg.watch import forward
+
+    def fails(out, *rest):
+        if out.shape[-1] == 8:
+            raise ArithmeticError
+        return real(out, *rest)
+
+    real = forward.output_row
+    monkeypatch.delenv("NEURALDBG_STRICT", raising=False)
+    monkeypatch.setattr(forward, "output_row", fails)
+    model = net()
+    with NeuralDbg(model) as dbg:
+        train(model)
+    assert not ended(dbg)
+    assert [n for n in notes(dbg) if "left out" in n] == [
+        "statistics of layer '0' were left out: ArithmeticError",
+        "statistics of layer '1' were left out: ArithmeticError",
+    ]
