@@ -97,14 +97,14 @@ class Search:
                 again = self._forward(call, module, own)
                 spans.append((call.start, call.end or call.start + again.nodes))
                 entered = self._entered(call)
+                if entered is not None and (again.bad or trigger == "gradient"):
+                    return entered, ""  # a bounded function hides an infinity, its derivative does not
                 if again.bad:
                     known = [again.watcher.origins[s] for s in again.bad if s in again.watcher.origins]
                     if not known:
-                        return entered, "" if entered else "what entered the model was not finite"
+                        return None, "what entered the model was not finite"
                     return again.watcher.found[min(known)], ""
                 cut = cut or next(iter(again.watcher.found), None)
-                if trigger == "gradient" and entered is not None:
-                    return entered, ""  # a bounded function hides an infinity, its derivative does not
                 if trigger == "gradient" and (found := self._backward(again, graph.reached.get(k), stand_ins)):
                     return found, ""
         if trigger == "gradient":
