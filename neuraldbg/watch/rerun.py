@@ -11,7 +11,6 @@ import contextlib
 import random
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from types import CodeType
 from typing import Any
@@ -22,6 +21,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from neuraldbg.watch import operators
+from neuraldbg.watch.held import Snapshot
 from neuraldbg.watch.operators import Found, Where
 
 _UNFILLED = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
@@ -164,13 +164,10 @@ def own_containers(value: Any) -> Any:
 def untouched(module: nn.Module, own: set[int]) -> Iterator[dict[int, nn.Parameter]]:
     """Inside, the module runs on stand-ins; afterwards it and the random generators are as they were.
 
-    Gives id(parameter) -> its stand-in. Attributes that are numbers, lists, dicts, sets or tensors are put back, one
-    level deep. `own` takes the storages of the copies.
+    Gives id(parameter) -> its stand-in. Attributes are put back as `held.Snapshot` says. `own` takes the storages of the copies.
     """
     saved = [(m, dict(m.__dict__)) for m in module.modules()]
-    filled = [
-        (v, list(v.items()) if isinstance(v, dict) else list(v)) for _, d in saved for v in d.values() if _holds(v)
-    ]
+    filled = Snapshot(module)
     parameters: dict[int, nn.Parameter] = {}
     copies: dict[int, Tensor] = {}
 
@@ -198,33 +195,13 @@ def untouched(module: nn.Module, own: set[int]) -> Iterator[dict[int, nn.Paramet
                 m.__dict__["_compiled_call_impl"] = None  # eager, whatever was compiled
             yield parameters
         finally:
-            for held, before in filled:
-                _refill(held, before)
+            filled.restore()
             for m, attributes in saved:
                 for key in [k for k in m.__dict__ if k not in attributes]:
                     del m.__dict__[key]
                 for key, value in attributes.items():
                     if m.__dict__.get(key) is not value:
                         m.__dict__[key] = value
-
-
-def _holds(value: Any) -> bool:
-    return isinstance(value, (list, dict, set, deque))
-
-
-def _refill(held: Any, before: list[Any]) -> None:
-    """Give a list, dict, set or deque its old content back, unless it still has it."""
-    now = list(held.items()) if isinstance(held, dict) else list(held)
-    if len(now) == len(before) and all(_same(a, b) for a, b in zip(now, before, strict=True)):
-        return
-    held.clear()
-    held.update(before) if isinstance(held, (dict, set)) else held.extend(before)
-
-
-def _same(a: Any, b: Any) -> bool:
-    if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
-        return all(x is y for x, y in zip(a, b, strict=True))
-    return a is b
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from neuraldbg.watch import hooks, lossgraph, operators, rerun
 from neuraldbg.watch.forward import first_tensor
+from neuraldbg.watch.held import Snapshot
 from neuraldbg.watch.lossgraph import LossGraph
 from neuraldbg.watch.operators import Found
 from neuraldbg.watch.rerun import Stopped, Watcher
@@ -145,6 +146,8 @@ class Search:
                 raise Declined(f"a hook hangs on module {name!r} that would run a second time")
         if any(getattr(nn.modules.module, f"_global{kind}", None) for kind in _HOOKS):
             raise Declined("a hook hangs on all modules that would run a second time")
+        if odd := Snapshot(module).odd:
+            raise Declined(f"{odd}, which a second forward could change")
         return module
 
     def _forward(self, call: Call, module: nn.Module, own: set[int]) -> Rerun:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import queue
+import random
+import threading
+from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -345,3 +351,79 @@ def test_a_layer_whose_statistics_fail_is_left_out_and_the_others_go_on(monkeypa
         "statistics of layer '0' were left out: ArithmeticError",
         "statistics of layer '1' were left out: ArithmeticError",
     ]
+
+
+# -- what a second forward could change -------------------------------------------------------------------------------
+
+
+class Holds(nn.Module):
+    """Divides by zero at the step that is `bad`, and does something to what it holds in each forward."""
+
+    def __init__(self, held, touch):
+        super().__init__()
+        self.inner, self.held, self.touch = nn.Linear(4, 1), held, touch
+
+    def forward(self, x):
+        self.touch(self.held)
+        return self.inner(x) / (x[0, 0] != 0)
+
+
+class Config:
+    def __init__(self):
+        self.width, self.calls = 3, [0]
+
+
+def count(config):
+    config.calls[0] += 1
+    config.width += 1
+
+
+def failing(held, touch):
+    torch.manual_seed(0)
+    model = Holds(held, touch)
+    with NeuralDbg(model) as dbg:
+        train(model, 2)
+        train(model, 1, given=torch.zeros(16, 4))
+    return [n for n in notes(dbg) if n.startswith("replay")], dbg.diagnose()
+
+
+@pytest.mark.parametrize(
+    ("held", "touch", "seen"),
+    [
+        (Config(), count, lambda c: (c.width, c.calls)),
+        ({"a": [1]}, lambda h: h["a"].append(2), lambda h: h["a"]),
+        (np.zeros(2), lambda a: a.__iadd__(1), lambda a: a.tolist()),
+        (Counter("ab"), lambda c: c.update("a"), lambda c: dict(c)),
+        (nn.functional.relu, lambda f: f(torch.ones(1)), lambda f: f.__name__),
+    ],
+    ids=["object", "nested", "array", "counter", "function"],
+)
+def test_what_a_module_holds_in_plain_values_is_put_back_after_the_replay(held, touch, seen):
+    alone = copy.deepcopy(held)
+    for _ in range(3):
+        touch(alone)
+    said, diagnosis = failing(held, touch)
+    assert (said, seen(held)) == ([], seen(alone))
+    assert [e.metadata.get("operator") for e in diagnosis.events if "operator" in e.metadata]
+
+
+@pytest.mark.parametrize(
+    ("held", "touch"),
+    [
+        (torch.Generator(), lambda g: torch.rand(1, generator=g)),
+        (np.random.default_rng(0), lambda g: g.random()),
+        ([np.random.RandomState(0)], lambda g: g[0].random()),
+        (random.Random(0), lambda g: g.random()),
+        (itertools.count(), next),
+        (queue.Queue(), lambda q: q.put(1)),
+        ({"lock": threading.Lock()}, lambda d: d["lock"].locked()),
+        ([nn.BatchNorm1d(4)], lambda m: None),
+    ],
+    ids=["torch", "numpy", "nested", "python", "iterator", "queue", "lock", "module"],
+)
+def test_where_a_module_holds_what_cannot_be_put_back_there_is_no_replay(held, touch):
+    calls = []
+    said, _ = failing(held, lambda h: (touch(h), calls.append(1)))
+    assert len(said) == 1
+    assert "the model holds 'held'" in said[0]
+    assert len(calls) == 3

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from neuraldbg import NeuralDbg
-from neuraldbg.watch import rerun
+from neuraldbg.watch import held, rerun
 
 
 @pytest.fixture(autouse=True)
@@ -86,14 +86,15 @@ def test_the_training_is_the_same_to_the_bit(bad, accumulate):
 
 
 @pytest.mark.parametrize(
-    ("name", "instead"), [("_generators", contextlib.nullcontext), ("_refill", lambda *args: None)]
+    ("place", "name", "instead"),
+    [(rerun, "_generators", contextlib.nullcontext), (held, "_refill", lambda *args: None)],
 )
-def test_what_is_not_put_back_would_be_noticed(monkeypatch, name, instead):
+def test_what_is_not_put_back_would_be_noticed(monkeypatch, place, name, instead):
     def bad(y):
         return torch.sqrt(y.abs() * 0)
 
     _, _, bare = busy(False, bad, 1)
-    monkeypatch.setattr(rerun, name, instead)
+    monkeypatch.setattr(place, name, instead)
     _, _, watched = busy(True, bad, 1)
     assert not all(same(a, b) for a, b in zip(bare, watched, strict=True))
 
