@@ -31,7 +31,7 @@ ABOVE = 3.0  # loss / chance of a jump; healthy runs reach 1.96
 WINDOW = 5  # steps within which an event belongs to the one before it
 
 PREDICTS = {**BLOW_UP, **STARVED, "dead_units": 50, "saturation": 50, "loss_spike": 50}
-REMEDY = "look at the first event of the chain; record every step from the start: NeuralDbg(model, cadence=1)"
+REMEDY = "what changed there? Record every step to see more: NeuralDbg(model, cadence=1)"
 
 
 def unknown(run: Run) -> Iterator[Claim]:
@@ -74,8 +74,8 @@ def _claim(run: Run, root: SemanticEvent, found: tuple[SemanticEvent, ...], outc
         step=root.step,
         predicts=PREDICTS,
         evidence_for=found,
-        remedy=REMEDY,
-        refuted_by="a rule that explains the first event",
+        remedy=f"look at step {root.step}, {root.text}: {REMEDY}",
+        refuted_by="one of the known causes, seen in a run that is recorded at every step",
         strength=0.0,
         outcome=outcome,
     )
