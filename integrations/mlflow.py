@@ -148,10 +148,13 @@ def _wrap_end_run() -> Callable[[], None]:
 
     @functools.wraps(original)
     def end_run(*arguments: Any, **named: Any) -> Any:
-        run = mlflow.active_run()
-        if run is not None:
-            _quietly("run_ending", run.info.run_id)
-        return original(*arguments, **named)
+        try:
+            run = mlflow.active_run()
+            if run is not None:
+                _quietly("run_ending", run.info.run_id)
+        finally:  # the run ends, also where the user interrupts our diagnosis
+            ended = original(*arguments, **named)
+        return ended
 
     return _replace(mlflow, "end_run", original, end_run)
 
@@ -162,8 +165,11 @@ def _wrap_exit() -> Callable[[], None]:
 
     @functools.wraps(original)
     def leave(self: mlflow.ActiveRun, *error: Any) -> Any:
-        _quietly("run_ending", self.info.run_id, error)
-        return original(self, *error)
+        try:
+            _quietly("run_ending", self.info.run_id, error)
+        finally:  # the run ends, also where the user interrupts our diagnosis
+            left = original(self, *error)
+        return left
 
     return _replace(mlflow.ActiveRun, "__exit__", original, leave)
 

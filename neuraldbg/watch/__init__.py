@@ -220,7 +220,9 @@ class NeuralDbg:
     @step.setter
     def step(self, value: int) -> None:
         if isinstance(value, bool) or not hasattr(value, "__index__"):
-            raise TypeError(f"step is a whole number, got {value!r}")
+            raise TypeError(f"step is a whole number, got {_shown(value)}")
+        if int(value) < 0:
+            raise ValueError(f"steps count from 0, got {_shown(value)}")
         if self._session.live:
             self._session.set_step(int(value))
 
@@ -328,6 +330,10 @@ class NeuralDbg:
 
 def _named(models: Sequence[Any]) -> list[tuple[str, nn.Module]]:
     """(name, model) of what was given to the constructor, checked."""
+    if not models or (len(models) == 1 and isinstance(models[0], Mapping) and not models[0]):
+        raise TypeError(
+            "NeuralDbg watches at least one model, got none; pass NeuralDbg(model) or a mapping of names to models"
+        )
     if len(models) == 1 and isinstance(models[0], Mapping):
         return [_pair(model, str(name)) for name, model in models[0].items()]
     pairs: list[tuple[str, nn.Module]] = []
@@ -365,15 +371,27 @@ def _loss(value: Any) -> float | Tensor:
             raise TypeError(
                 f"record_loss takes one number a step, got a tensor of shape {tuple(value.shape)}; pass loss.mean()"
             )
-        return float(value.detach()) if value.device.type == "cpu" else value.detach().reshape(())
+        if value.device.type == "meta" or value.is_complex() or value.layout is not torch.strided:
+            kind = "meta" if value.device.type == "meta" else str(value.dtype if value.is_complex() else value.layout)
+            raise TypeError(f"record_loss takes a number, got a {kind.removeprefix('torch.')} tensor; pass loss.item()")
+        if value.device.type != "cpu":
+            return value.detach().reshape(())
+        try:
+            return float(value.detach())
+        except Exception as error:  # a wrapper without values
+            raise TypeError(f"record_loss takes a number, got a {type(value).__name__}; pass loss.item()") from error
     if isinstance(value, (str, bytes)) or value is None:
         raise TypeError(f"record_loss takes a number, got {_shown(value)}; pass loss.item()")
     try:
         return float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"record_loss takes a number, got {_shown(value)}; pass loss.item()") from None
+    except Exception as error:  # also one that the value's own conversion raises
+        cause = None if isinstance(error, (TypeError, ValueError, OverflowError)) else error
+        raise TypeError(f"record_loss takes a number, got {_shown(value)}; pass loss.item()") from cause
 
 
 def _shown(value: Any) -> str:
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # its own, or a number too long for the interpreter to print
+        return type(value).__name__
     return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"

@@ -15,7 +15,7 @@ _C_TYPES = {torch.float32: ctypes.c_float, torch.float64: ctypes.c_double}
 
 def has_values(t: Tensor) -> bool:
     """Whether a tensor's statistics can be taken: its values lie in memory, behind no wrapper and no transform."""
-    if type(t).__torch_dispatch__ is not Tensor.__torch_dispatch__:  # type: ignore[comparison-overlap]
+    if type(t).__torch_dispatch__ is not Tensor.__torch_dispatch__:
         return False
     if torch._C._functorch.is_functorch_wrapped_tensor(t) or torch._is_functional_tensor(t):
         return False

@@ -164,7 +164,8 @@ def own_containers(value: Any) -> Any:
 def untouched(module: nn.Module, own: set[int]) -> Iterator[dict[int, nn.Parameter]]:
     """Inside, the module runs on stand-ins; afterwards it and the random generators are as they were.
 
-    Gives id(parameter) -> its stand-in. Attributes are put back as `held.Snapshot` says. `own` takes the storages of the copies.
+    Gives id(parameter) -> its stand-in. Attributes are put back as `held.Snapshot` says.
+    `own` takes the storages of the copies.
     """
     saved = [(m, dict(m.__dict__)) for m in module.modules()]
     filled = Snapshot(module)

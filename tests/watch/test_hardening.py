@@ -427,3 +427,74 @@ def test_where_a_module_holds_what_cannot_be_put_back_there_is_no_replay(held, t
     assert len(said) == 1
     assert "the model holds 'held'" in said[0]
     assert len(calls) == 3
+
+
+# -- what the public calls refuse -------------------------------------------------------------------------------------
+
+
+class Refuses:
+    def __float__(self):
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        pytest.param(10**400, "int", id="too large"),
+        pytest.param(10**5000, "int", id="too long to print"),
+        (1j, "complex"),
+        ([[1.0]], "list"),
+        (Refuses(), "Refuses"),
+        (torch.tensor(1j), "complex64"),
+        (torch.ones((), device="meta"), "meta"),
+    ],
+)
+def test_a_loss_that_is_no_number_is_refused_with_its_type(value, kind):
+    with NeuralDbg(net()) as dbg:
+        with pytest.raises(TypeError, match=kind):
+            dbg.record_loss(value)
+        dbg.record_loss(torch.tensor([0.5]))
+    assert not ended(dbg)
+
+
+def test_steps_count_from_zero():
+    with NeuralDbg(net()) as dbg:
+        dbg.step = 0
+        with pytest.raises(ValueError, match="from 0, got int -1"):
+            dbg.step = -1
+        assert dbg.step == 0
+
+
+@pytest.mark.parametrize("given", [(), ({},)])
+def test_a_session_without_a_model_is_refused_with_a_word_on_what_to_pass(given):
+    with pytest.raises(TypeError, match=r"pass NeuralDbg\(model\)"):
+        NeuralDbg(*given)
+
+
+# -- MLflow's runs end ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+def test_an_mlflow_run_ends_also_where_the_diagnosis_at_its_end_is_interrupted(monkeypatch, interrupt):
+    mlflow = pytest.importorskip("mlflow")
+    from neuraldbg.integrations import mlflow as spoke
+
+    def stop(*_):
+        raise interrupt
+
+    class Run:
+        info = type("Info", (), {"run_id": "1"})
+
+    ended_runs = []
+    monkeypatch.setattr(spoke, "_quietly", stop)
+    monkeypatch.setattr(mlflow, "active_run", Run)
+    monkeypatch.setattr(mlflow, "end_run", lambda *given: ended_runs.append(given))
+    monkeypatch.setattr(mlflow.ActiveRun, "__exit__", lambda self, *error: ended_runs.append(error))
+    undo = [spoke._wrap_end_run(), spoke._wrap_exit()]
+    with pytest.raises(interrupt):
+        mlflow.end_run("FAILED")
+    with pytest.raises(interrupt):
+        mlflow.ActiveRun.__exit__(Run(), None, None, None)
+    for take_back in undo:
+        take_back()
+    assert ended_runs == [("FAILED",), (None, None, None)]
