@@ -28,6 +28,8 @@ from neuraldbg.events import SemanticEvent
 from neuraldbg.reasoning.outcome import after, lasting, not_learning, value
 from neuraldbg.run import Run
 
+MINORITY = 0.5  # of the layers: whoever fine-tunes a head gives the optimizer few of them
+
 PREDICTS = {"loss_plateau": 1000, "slow_progress": 1000, "loss_oscillating": 1000}
 
 
@@ -55,6 +57,8 @@ def _feature_extractor(run: Run, stuck: tuple[SemanticEvent, ...]) -> bool:
     owned = [module for module, owner in owners.items() if owner is not None]
     if not owned or any(owners.get(name or "") is not None for name in still):
         return False
+    if len(owned) > MINORITY * len(owners):
+        return False  # most layers train: the one in front was forgotten
     return all(after(run, module, name) for module in owned for name in still if name in owners)
 
 

@@ -4,7 +4,7 @@ from functools import partial
 
 from neuraldbg.events import SemanticEvent, recovered
 from neuraldbg.rules.optimizer_misses_parameters import optimizer_misses_parameters
-from neuraldbg.testing import check_explains, check_silent, facts, module, observed, parameter, run
+from neuraldbg.testing import check_explains, check_silent, facts, module, observed, optimizer, parameter, run
 
 silent = partial(check_silent, optimizer_misses_parameters)
 explains = partial(check_explains, optimizer_misses_parameters)
@@ -52,3 +52,15 @@ def test_a_new_head_that_the_optimizer_was_not_given() -> None:
 
 def test_updates_that_stop_in_the_middle() -> None:
     explains(run(observed("updates_stop", 60, since=60)), step=60)
+
+
+def test_a_front_layer_that_was_forgotten_is_no_fine_tuning() -> None:
+    """Most layers train: nobody fine-tunes three of four."""
+    names = ("a", "b", "c", "d")
+    net = facts(
+        *[module(n, k) for k, n in enumerate(names)],
+        parameters=tuple(parameter(f"{n}.weight", owner=None if n == "a" else 0) for n in names),
+        optimizers=(optimizer(),),
+    )
+    falling = {"skill": [0.97**i for i in range(100)]}
+    explains(run(observed("stuck_parameter", 0, "a", share=0.25), facts=net, series=falling), layer="a")
