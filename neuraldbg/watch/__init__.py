@@ -23,6 +23,7 @@ from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings, make
 from neuraldbg.trace import EventLog, Trace
 from neuraldbg.watch import signals, structure
+from neuraldbg.watch.refresh import leave_out
 from neuraldbg.watch.session import Session, log, strict
 
 __all__ = ["NeuralDbg"]
@@ -129,7 +130,7 @@ class NeuralDbg:
         except Exception as error:  # ours: the model trains, though we cannot say what it does
             if strict():
                 raise
-            self._session.leave_out(name, model, error)
+            leave_out(self._session, name, model, error)
 
     def _open_sinks(self) -> None:
         given = list(self._sinks) if self._sinks is not None else []

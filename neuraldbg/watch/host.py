@@ -1,4 +1,4 @@
-"""Values on the CPU read where they lie: no operator is called and there is nothing to wait for."""
+"""Values on the CPU read where they lie, which tensors have such values, and which calls are none of the training's."""
 
 from __future__ import annotations
 
@@ -65,3 +65,10 @@ def bad_value(t: Tensor | None) -> bool:
         return False
     value = host_value(t)
     return value is not None and not math.isfinite(value)
+
+
+def aside() -> bool:
+    """Whether a forward is none of the training's: an evaluation, a checkpoint that computes again, a transform."""
+    if not torch.is_grad_enabled() or torch._C._current_graph_task_id() != -1:
+        return True
+    return torch._C._functorch.peek_interpreter_stack() is not None

@@ -47,6 +47,17 @@ def refresh(session: Session) -> None:
             session.signatures[number] = now
 
 
+def leave_out(session: Session, name: str, model: nn.Module, error: Exception) -> None:
+    """A model that could not be taken in: what was hung comes off, and its training goes on unwatched."""
+    session.note(f"{type(model).__name__} {name!r} is not watched: {type(error).__name__}: {error}")
+    number = len(session.models) - 1
+    if number < 0 or session.models[number][0] != name or number in session.signatures:
+        return  # it failed before anything of it was taken in
+    missing = len(session.parameters.items) - len(session.names.parameter_model)
+    session.names.parameter_model += [number] * missing
+    session.drop(number)
+
+
 def _modules(session: Session, number: int, model: nn.Module) -> None:
     forward = session.forward
     known = {p.name: i for i, p in enumerate(forward.places) if p.model == number and not p.gone}

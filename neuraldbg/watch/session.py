@@ -26,7 +26,7 @@ from neuraldbg.watch.attach import Attachment
 from neuraldbg.watch.clock import StepClock
 from neuraldbg.watch.forward import ForwardWatch, first_tensor
 from neuraldbg.watch.governor import Governor, Level
-from neuraldbg.watch.host import has_values
+from neuraldbg.watch.host import aside, has_values
 from neuraldbg.watch.parameters import ParameterWatch, rates_of
 from neuraldbg.watch.refresh import refresh, signature
 from neuraldbg.watch.replay import Replay
@@ -44,13 +44,6 @@ PROVISIONAL = 16  # first steps that wait until it is known how a step ends
 
 def strict() -> bool:
     return os.environ.get("NEURALDBG_STRICT") == "1"
-
-
-def aside() -> bool:
-    """Whether a forward is none of the training's: an evaluation, a checkpoint that computes again, a transform."""
-    if not torch.is_grad_enabled() or torch._C._current_graph_task_id() != -1:
-        return True
-    return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def guarded(method: Callable[P, R]) -> Callable[P, R | None]:
@@ -159,16 +152,6 @@ class Session:
     def remove(self, number: int | None = None) -> None:
         """Take the hooks off again (of one model, or all)."""
         self.attachment.remove(self, number)
-
-    def leave_out(self, name: str, model: nn.Module, error: Exception) -> None:
-        """A model that could not be taken in: what was hung comes off, and its training goes on unwatched."""
-        self.note(f"{type(model).__name__} {name!r} is not watched: {type(error).__name__}: {error}")
-        number = len(self.models) - 1
-        if number < 0 or self.models[number][0] != name or number in self.signatures:
-            return  # it failed before anything of it was taken in
-        missing = len(self.parameters.items) - len(self.names.parameter_model)
-        self.names.parameter_model += [number] * missing
-        self.drop(number)
 
     def drop(self, number: int) -> None:
         """Stop watching one model: hooks off, its modules and parameters out of the records."""
