@@ -63,7 +63,8 @@ def learning_rate_too_high(run: Run) -> Iterator[Claim]:
         return
     broken = tuple(lasting(run, *NONFINITE, "loss_diverging", since=update.step))
     silent = any(e.symptom == "negative_bias" or value(e, "at_start", 0.0) > ALL for e in run.all(*BEFORE))
-    flat = tuple(lasting(run, "loss_plateau", since=update.step - DATED)) if not_learning(run) and not silent else ()
+    plateau = lasting(run, "loss_plateau", since=update.step - DATED)
+    flat = tuple(e for e in plateau if _above_chance(e)) if not_learning(run) and not silent else ()
     dead = tuple(e for e in lasting(run, "dead_units", "constant_output", since=update.step) if _late(e))
     if not (broken or flat or dead):
         return
@@ -81,6 +82,11 @@ def learning_rate_too_high(run: Run) -> Iterator[Claim]:
         refuted_by="a run with a tenth of the rate that ends the same way",
         strength=max(0.0, value(update, "update_lg", -0.7) - USUAL_LG),
     )
+
+
+def _above_chance(event: SemanticEvent) -> bool:
+    """A flat loss of which chance is known; a policy's or a game's loss is flat while they learn."""
+    return "skill" not in event.metadata or event.metadata["skill"] is not None
 
 
 def _late(event: SemanticEvent) -> bool:

@@ -74,3 +74,10 @@ def test_a_runaway_of_small_updates_whose_gradient_turns_round() -> None:
 def test_a_runaway_in_one_direction_is_not_the_rates() -> None:
     grown = observed("exploding_gradient", 10, growth_lg=3.0, cosine=0.9)
     silent(run(grown, observed("loss_diverging", 20)))
+
+
+def test_a_flat_loss_of_unknown_chance_is_no_harm() -> None:
+    """The loss of a policy or of a game says nothing about how well it learns."""
+    flat = {"loss": [1.0] * 60}
+    update = observed("violent_update", 0, update_lg=-0.5)
+    silent(run(update, observed("loss_plateau", 0, skill=None, tail_head=1.0), series=flat))
