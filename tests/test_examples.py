@@ -85,7 +85,7 @@ def test_the_sweep_prints_each_verdict_and_how_to_look_at_it(sweep: tuple[str, d
         name for name, cause in EXPECTED.items() if ("healthy" if cause == "none" else cause) not in rows[name]
     ] == []
     assert "ui --backend-store-uri sqlite:///" in printed
-    assert "?workflowType=machine_learning" in printed
+    assert "workflowType=machine_learning" in printed
 
 
 def test_the_healthy_example_says_so(tmp_path: Path) -> None:

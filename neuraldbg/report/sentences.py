@@ -89,6 +89,8 @@ _BY_SYMPTOM: Mapping[str, str] = MappingProxyType(
         "unscaled_input": "Inputs of large scale or offset detected in {to}",
         "unscaled_target": "Targets of large scale detected",
         "target_outlier": "A target far outside the others detected",
+        "target_shift": "Targets of another scale than before detected",
+        "negated_loss": "A backward pass from the negated loss detected",
         "small_weights": "A signal that shrinks from layer to layer originated{in}",
         "large_weights": "A signal that grows from layer to layer originated{in}",
         "negative_bias": "A bias that outweighs the signal detected{in}",
