@@ -7,6 +7,9 @@ import os
 import pytest
 
 os.environ["NEURALDBG_STRICT"] = "1"
+# A client that retries draws its jitter from Python's own generator, on a thread that may outlive its test: another
+# test that compares two trainings which draw from it would see them differ.
+os.environ["MLFLOW_HTTP_REQUEST_BACKOFF_JITTER"] = "0"
 
 
 @pytest.fixture(autouse=True)
