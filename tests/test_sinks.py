@@ -195,7 +195,6 @@ def test_a_session_dropped_without_closing_leaves_no_thread() -> None:
     assert lane._done.wait(5)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_forked_child_tells_nothing_and_does_not_hang(tmp_path: Path) -> None:
     path = tmp_path / "j.jsonl"

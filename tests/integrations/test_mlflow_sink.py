@@ -442,7 +442,6 @@ def test_a_spool_that_cannot_be_written_does_not_stop_the_report(told: Any, tmp_
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_forked_worker_writes_nothing(told: Any) -> None:
     with mlflow.start_run() as run:
         fanout = FanOut([MlflowSink()])
