@@ -13,18 +13,22 @@ from neuraldbg.events import (
     OptimizerHealth,
     SemanticEvent,
 )
-from neuraldbg.settings import Settings
 
 if TYPE_CHECKING:
+    from neuraldbg.settings import Settings
     from neuraldbg.watch import NeuralDbg
 else:
 
     def __getattr__(name: str) -> Any:
-        """Import the watcher, and with it torch, when it is first asked for."""
+        """Import the watcher, and with it torch, when it is first asked for; the settings, and with them pydantic."""
         if name == "NeuralDbg":
             from neuraldbg.watch import NeuralDbg
 
             return NeuralDbg
+        if name == "Settings":
+            from neuraldbg.settings import Settings
+
+            return Settings
         raise AttributeError(f"module 'neuraldbg' has no attribute {name!r}")
 
 

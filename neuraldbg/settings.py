@@ -19,11 +19,13 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from neuraldbg.switch import is_off
+
 
 class Settings(BaseSettings):
     """Budgets and thresholds of one session; unknown names are refused.
 
-    enabled: False (or NEURALDBG_ENABLED=0) makes every session a no-op.
+    enabled: False (or NEURALDBG=0, which goes before NEURALDBG_ENABLED) makes every session a no-op.
     dense_steps, dense_seconds: record every step until either is used up, then at most every `sparse_every`-th.
     overhead_budget: share of the training's time that watching may take then (the dense steps' debt is paid back).
     cadence: record every k-th step from the start instead; two runs of one seed then give the same Diagnosis.
@@ -68,7 +70,8 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         folder = os.environ.get("NEURALDBG_DIR")
         short = InitSettingsSource(settings_cls, {"journal_dir": folder} if folder else {})
-        return init_settings, env_settings, short, PyprojectTomlConfigSettingsSource(settings_cls)
+        switch = InitSettingsSource(settings_cls, {"enabled": False} if is_off() else {})
+        return init_settings, switch, env_settings, short, PyprojectTomlConfigSettingsSource(settings_cls)
 
 
 def make(**changes: Any) -> Settings:

@@ -140,8 +140,8 @@ class _Entry:
         self.decided = True
         for watched in list(self.watched):
             model = watched.model()
+            watched.release()  # a mark has told all that it can, and costs a call a parameter and step
             if model is None or not watched.mark.seen:
-                watched.release()
                 self.watched.remove(watched)
                 if model is not None:
                     self.session.drop(model)

@@ -260,4 +260,6 @@ def _tensor_versions(values: tuple[Any, ...]) -> Iterator[int]:
 
 def _known(hook: Any) -> bool:
     """Ours, or torch's own (weight norm, spectral norm, pruning compute a weight there)."""
-    return isinstance(hook, (hooks._Hook, hooks.Silent)) or str(getattr(hook, "__module__", "")).startswith("torch.")
+    return isinstance(hook, (hooks._Hook, hooks.Silent)) or str(getattr(hook, "__module__", "")).startswith(
+        ("torch.", "neuraldbg.watch.")
+    )

@@ -1,0 +1,1 @@
+"""One command a file; `neuraldbg.cli` puts them together."""

@@ -1,0 +1,61 @@
+"""`neuraldbg explain`: the pages of the causes."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import json
+import pkgutil
+from importlib.metadata import entry_points
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from neuraldbg.commands._common import Json, fail
+
+
+def pages() -> dict[str, str]:
+    """Cause -> the name of the module whose docstring is its page; rules of installed packages too."""
+    import neuraldbg.rules
+
+    own = {
+        m.name: f"neuraldbg.rules.{m.name}" for m in pkgutil.iter_modules(neuraldbg.rules.__path__) if m.name[0] != "_"
+    }
+    others = {point.name: point.module for point in entry_points(group="neuraldbg.rules")}
+    return dict(sorted({**others, **own}.items()))
+
+
+def page_of(cause: str, known: dict[str, str]) -> str:
+    """A cause's page."""
+    return inspect.getdoc(importlib.import_module(known[cause])) or "This cause has no page."
+
+
+def explain(
+    cause: Annotated[str | None, typer.Argument(help="A cause; without one all causes are listed.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Explain a cause: what it is, how it looks, what speaks against it, what to do."""
+    from neuraldbg.report.sentences import cause_words
+
+    known = pages()
+    if cause is None:
+        words = {name: cause_words(name) for name in known}
+        if as_json:
+            typer.echo(json.dumps(words, indent=1))
+            return
+        table = Table("cause", "in words", box=None, padding=(0, 2, 0, 0))
+        for name, text in words.items():
+            table.add_row(Text(name, style="bold"), Text(text))
+        Console().print(table)
+        return
+    slug = cause.strip().lower().replace("-", "_").replace(" ", "_")
+    if slug not in known:
+        close = difflib.get_close_matches(slug, known, n=3, cutoff=0.5)
+        hint = f"did you mean {', '.join(close)}?" if close else "`neuraldbg explain` lists all causes"
+        fail(f"unknown cause {cause!r}; {hint}")
+    page = page_of(slug, known)
+    typer.echo(json.dumps({"cause": slug, "page": page}, indent=1) if as_json else page)
