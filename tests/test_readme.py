@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -15,7 +16,10 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 
 
 def run(code: str, folder: Path) -> str:
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=300)
+    """In a process to which no tracking server is known."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("MLFLOW_")}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, env=clean)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -185,7 +185,7 @@ def build_facts(session: Session) -> RunFacts:
     )
     has = {"norm": any(f.norm_over for f in modules), "recurrent": any(f.recurrent for f in modules)}
     seen = sum(f.order is not None for f in modules)
-    silent_notes = [*session.notes, *filter(None, [parameters.left_out_note()])]
+    silent_notes = [*session.notes, *parameters.notes()]
     if session.compiled and not seen:
         silent_notes.append(
             "no forward hook ran: the model was compiled and called before the session; enter it before the first call"

@@ -35,6 +35,15 @@ def is_plain(t: Tensor) -> bool:
     return has_values(t)
 
 
+def shard(t: Tensor) -> Tensor:
+    """This rank's part of a tensor that is sharded over ranks (a DTensor), any other tensor itself. No collective."""
+    if type(t).__name__ != "DTensor":  # by name: torch.distributed.tensor is slow to load and seldom used
+        return t
+    with torch.no_grad():
+        part: Tensor = t.to_local()  # type: ignore[attr-defined]
+    return part
+
+
 def is_measurable(t: Tensor) -> bool:
     """Whether norms and samples can be taken: plain and real."""
     return is_plain(t) and not t.is_complex()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from neuraldbg.record import OptimizerFacts, ParameterFacts, ParameterStats
-from neuraldbg.watch.host import is_measurable
+from neuraldbg.watch.host import is_measurable, shard
 from neuraldbg.watch.measure import flat_sample, norms
 
 SAMPLE = 16384  # elements of one tensor that updates are read from
@@ -63,6 +63,7 @@ class ParameterWatch:
         self.snapshot_step: int | None = None
         self.most = SAMPLE
         self.lazy = False  # whether parameters still wait for their shape
+        self.sharded = False  # whether some are spread over ranks: then only this rank's part is measured
         self.left_out: dict[str, str] = {}  # parameters that cannot be measured, by name, with what they are
 
     def add(self, model: nn.Module, modules: dict[int, str]) -> None:
@@ -75,16 +76,18 @@ class ParameterWatch:
                     continue
                 if id(p) in self.index:
                     continue
-                if not is_measurable(p):  # sharded, quantised, sparse, complex or without values
+                x = shard(p)
+                if not has_part(p):
                     self.left_out.setdefault(f"{module_name}.{name}".lstrip("."), _what(p))
                     continue
+                self.sharded = self.sharded or x is not p
                 self.index[id(p)] = len(self.items)
-                start = p.detach().float() if p.numel() else None
+                start = x.detach().float() if x.numel() else None
                 facts = ParameterFacts(
                     mean=float(start.mean()) if start is not None and p.dim() == 1 else None,
                     name=name,
                     module=module_name,
-                    numel=p.numel(),
+                    numel=x.numel(),
                     dims=p.dim(),
                     dtype=str(p.dtype).removeprefix("torch."),
                     trainable=p.requires_grad,
@@ -97,6 +100,8 @@ class ParameterWatch:
         """Another tensor stands in the place of parameter i."""
         w = self.items[i]
         w.ref, w.previous, w.mark, w.ended, w.tainted = weakref.ref(p), None, None, None, False
+        w.facts = replace(w.facts, numel=shard(p).numel())
+        self.sharded = self.sharded or shard(p) is not p
         self.index = {k: n for k, n in self.index.items() if n != i} | {id(p): i}
 
     def forget_owners(self) -> None:
@@ -107,15 +112,17 @@ class ParameterWatch:
         for owner in self.owners:
             owner.groups = -1
 
-    def left_out_note(self) -> str:
-        """One sentence on the parameters that are not looked at, "" where there are none."""
+    def notes(self) -> list[str]:
+        """What the numbers do not cover: one sentence each."""
+        parts = ["parameters are sharded: weights and gradients are those of this rank's part"] if self.sharded else []
         if not self.left_out:
-            return ""
+            return parts
         first, kind = next(iter(self.left_out.items()))
         others = f" and {len(self.left_out) - 1} more" if len(self.left_out) > 1 else ""
-        return f"parameter {first!r} ({kind}){others} cannot be measured and is not watched"
+        return [*parts, f"parameter {first!r} ({kind}){others} cannot be measured and is not watched"]
 
     def live(self) -> list[tuple[Watched, Tensor]]:
+        """Parameters that are still there; of a sharded one `shard` gives what can be measured."""
         return [(w, p) for w in self.items if (p := w.ref()) is not None and not w.gone]
 
     def trained(self) -> list[tuple[Watched, Tensor]]:
@@ -210,11 +217,12 @@ class ParameterWatch:
             w = self.items[i]
             p = w.ref()
             w.consumed_norm = w.grad_norm
-            if p is None or p.grad is None:
+            g = gradient_of(p) if p is not None else None
+            if g is None:
                 w.mark = None
                 continue
             w.carried = w.carried or w.tainted
-            w.mark = (id(p.grad), p.grad._version)
+            w.mark = (id(g), g._version)
 
     def rates(self, used: Mapping[int, tuple[float, ...]]) -> tuple[float, ...]:
         """All learning rates: `used` where an optimizer stepped, those of now where it did not."""
@@ -227,18 +235,18 @@ class ParameterWatch:
         """Copy the watched elements of every trainable parameter, unless the last step's are still there."""
         if self.snapshot_step != step:
             for w, p in self.live():
-                w.previous = flat_sample(p, self.most) if p.requires_grad and p.numel() else None
+                w.previous = flat_sample(shard(p), self.most) if p.requires_grad and p.numel() else None
             self.snapshot_step = step
 
     def moved(self) -> bool:
         """Whether any watched element differs from the snapshot (asked only while no optimizer was seen)."""
-        pairs = [(w.previous, flat_sample(p, self.most)) for w, p in self.live() if w.previous is not None]
+        pairs = [(w.previous, flat_sample(shard(p), self.most)) for w, p in self.live() if w.previous is not None]
         return any(not torch.equal(a, b) for a, b in pairs if a.shape == b.shape)
 
     def measure(self, step: int) -> tuple[list[int], list[Tensor]]:
         """After the step: (indices, scalars) of weight norms, then update norms; the copies move on."""
         now = [
-            (i, flat_sample(p, self.most))
+            (i, flat_sample(shard(p), self.most))
             for i, w in enumerate(self.items)
             if (p := w.ref()) is not None and p.numel() and not w.gone
         ]
@@ -298,14 +306,26 @@ class ParameterWatch:
             w.consumed_norm, w.carried = None, False
 
 
+def has_part(p: Tensor) -> bool:
+    """Whether this parameter, or this rank's part of it, can be measured."""
+    x = shard(p)
+    return is_measurable(x) and (x is p or x.numel() > 0)
+
+
 def gradient_of(p: Tensor) -> Tensor | None:
-    """A parameter's gradient, if it is one whose norm can be taken (a sparse one of an embedding can)."""
+    """A parameter's gradient, if it is one whose norm can be taken (a sparse one of an embedding can).
+
+    Of a sharded one, this rank's part.
+    """
     g = p.grad
+    g = g if g is None else shard(g)
     return g if g is not None and (is_measurable(g) or (type(g) is Tensor and g.layout is torch.sparse_coo)) else None
 
 
 def _what(p: Tensor) -> str:
     """What makes a parameter different, in a word or two."""
+    if is_measurable(shard(p)):
+        return "all of it on other ranks"
     if type(p) not in (Tensor, nn.Parameter):
         return type(p).__name__
     if p.device.type == "meta":

@@ -11,9 +11,10 @@ import weakref
 from typing import TYPE_CHECKING
 
 from torch import nn
+from torch.optim import Optimizer
 
 from neuraldbg.watch import structure
-from neuraldbg.watch.host import is_measurable
+from neuraldbg.watch.parameters import has_part
 
 if TYPE_CHECKING:
     from neuraldbg.watch.session import Session
@@ -31,8 +32,25 @@ def signature(model: nn.Module) -> int:
     return hash(tuple(parts))
 
 
-def refresh(session: Session) -> None:
-    """Take in whatever is new; costs a look at every module when nothing is."""
+def owner_of(session: Session, optimizer: Optimizer) -> int | None:
+    """The number of an optimizer that has stepped, None if it holds no watched parameter.
+
+    Now all of a sharded model's parameters are in their places, so this is where they are taken in.
+    """
+    k = session.parameters.owner_of(optimizer)
+    if k is None and any(is_sharded(m) for _, ref in session.models if (m := ref()) is not None):
+        refresh(session, stepped=True)
+        k = session.parameters.owner_of(optimizer)
+    return k
+
+
+def is_sharded(model: nn.Module) -> bool:
+    """Whether FSDP2 holds parameters of the model, which puts others in their places while a step is under way."""
+    return any(kind.__name__ == "FSDPModule" for m in model.modules() for kind in type(m).__mro__)
+
+
+def refresh(session: Session, stepped: bool = False) -> None:
+    """Take in whatever is new; costs a look at every module when nothing is. `stepped`: an optimizer has just."""
     for number, (_, ref) in enumerate(session.models):
         model = ref()
         if model is None or number in session.dropped:
@@ -43,6 +61,8 @@ def refresh(session: Session) -> None:
         lost = any(of == number and w.ref() is None and not w.gone for w, of in items)
         if known != now or lost or session.parameters.lazy:
             _modules(session, number, model)
+            if not stepped and is_sharded(model):
+                continue
             _parameters(session, number, model)
             session.signatures[number] = now
 
@@ -91,7 +111,7 @@ def _parameters(session: Session, number: int, model: nn.Module) -> None:
             i = known.get(key)
             if i is None:
                 moved[id(p)] = key
-            elif watch.items[i].ref() is not p and not is_measurable(p):  # sharded since, say
+            elif watch.items[i].ref() is not p and not has_part(p):  # quantised since, say
                 watch.items[i].gone = True
             elif watch.items[i].ref() is not p:
                 watch.replace(i, p)

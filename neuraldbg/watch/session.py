@@ -28,7 +28,7 @@ from neuraldbg.watch.forward import ForwardWatch, first_tensor
 from neuraldbg.watch.governor import Governor, Level
 from neuraldbg.watch.host import aside, has_values
 from neuraldbg.watch.parameters import ParameterWatch, rates_of
-from neuraldbg.watch.refresh import refresh, signature
+from neuraldbg.watch.refresh import owner_of, refresh, signature
 from neuraldbg.watch.replay import Replay
 from neuraldbg.watch.rerun import sequence
 
@@ -358,7 +358,7 @@ class Session:
 
     @guarded
     def optimizer_stepped(self, optimizer: Any) -> None:
-        k = self.parameters.owner_of(optimizer)
+        k = owner_of(self, optimizer)
         if k is None:
             return
         if not self.begun:

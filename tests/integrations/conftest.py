@@ -54,6 +54,7 @@ def _store(tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     shutil.copy(tables, tmp_path / "mlflow.db")
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     before = mlflow.get_tracking_uri()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)  # the next line sets it too, and nobody would take it away again
     mlflow.set_tracking_uri(uri)
     mlflow.create_experiment("test", artifact_location=(tmp_path / "artifacts").as_uri())
     mlflow.set_experiment("test")
