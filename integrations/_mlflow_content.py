@@ -8,30 +8,29 @@ from __future__ import annotations
 
 import json
 import math
-import pkgutil
-import re
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import NamedTuple
 
 import neuraldbg
-import neuraldbg.rules
-from neuraldbg.codec import encode
-from neuraldbg.diagnosis import SCHEMA_VERSION, CausalHypothesis, Diagnosis, Verdict
+from neuraldbg.diagnosis import SCHEMA_VERSION, Diagnosis, Verdict
 from neuraldbg.events import SemanticEvent
 
-TAG_LIMIT = 250  # MLflow takes 8000, but the run page shows tags as chips
+from ._content import NONFINITE, reports
+from ._content import TAG_LIMIT as TAG_LIMIT
+from ._content import clip as clip
+from ._content import known_causes as known_causes
+from ._content import layer_of as layer_of
+from ._content import shown as shown
+from ._content import slug as slug
+from ._content import total as total
+from ._content import weighed as weighed
+
 KINDS = 12  # event tags a run: the run page and get_run get slow with many tags
 NOTE_LIMIT = 5000  # oldest servers' limit of a tag value, and so of the description
-EVENTS_KEPT = 5000  # lines of events.jsonl
 BEGIN, END = "<!-- neuraldbg:begin -->", "<!-- neuraldbg:end -->"
 TABLE = "neuraldbg/hypotheses.json"
 PAGE = "neuraldbg.html"
 PICTURE = "neuraldbg_graph.svg"
-
-_NONFINITE = frozenset(
-    {"nan_input", "inf_input", "nonfinite_activation", "loss_nonfinite", "nonfinite_gradient", "nonfinite_weight"}
-)
 
 
 class Point(NamedTuple):
@@ -40,16 +39,6 @@ class Point(NamedTuple):
     key: str
     value: float
     step: int
-
-
-def clip(text: object, limit: int = TAG_LIMIT) -> str:
-    line = str(text)
-    return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
-def slug(text: str) -> str:
-    """The text as part of a key: `[a-z0-9_]` only."""
-    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:100] or "unnamed"
 
 
 def opening_tags(extra: Mapping[str, str]) -> dict[str, str]:
@@ -83,10 +72,6 @@ def event_tag(event: SemanticEvent, count: int) -> str:
     return clip(f"{place}{event.step} x{count}")
 
 
-def layer_of(name: str | None) -> str:
-    return "none" if name is None else name or "(model)"
-
-
 def tags(diagnosis: Diagnosis, extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """The tags of a session that has ended; the same keys for a healthy run, so that all runs can be grouped."""
     top = shown(diagnosis)
@@ -104,24 +89,6 @@ def tags(diagnosis: Diagnosis, extra: Mapping[str, str] | None = None) -> dict[s
     return {key: clip(value) for key, value in (out | event_tags(diagnosis.events)).items()}
 
 
-def shown(diagnosis: Diagnosis) -> CausalHypothesis | None:
-    """The hypothesis that the verdict is about; a healthy run has none."""
-    from neuraldbg.report.text import shown_hypothesis
-
-    return shown_hypothesis(diagnosis)
-
-
-def weighed(diagnosis: Diagnosis) -> tuple[CausalHypothesis, ...]:
-    """All hypotheses that the verdict weighs, best first."""
-    return diagnosis.hypotheses or (diagnosis.notes if diagnosis.verdict is Verdict.WARNING else ())
-
-
-@cache
-def known_causes() -> tuple[str, ...]:
-    folder = pkgutil.iter_modules(neuraldbg.rules.__path__)
-    return tuple(sorted(m.name for m in folder if not m.name.startswith("_")))
-
-
 def metrics(diagnosis: Diagnosis) -> list[Point]:
     """Finite values only; causes that were ruled out are 0, for a parallel plot shows no run that lacks a value."""
     last = max(diagnosis.steps - 1, 0)
@@ -132,7 +99,7 @@ def metrics(diagnosis: Diagnosis) -> list[Point]:
     points = [
         Point("neuraldbg/events", total(diagnosis.events), last),
         Point("neuraldbg/top_confidence", top.confidence if top else 0.0, last),
-        Point("neuraldbg/nonfinite_steps", len({e.step for e in diagnosis.events if e.symptom in _NONFINITE}), last),
+        Point("neuraldbg/nonfinite_steps", len({e.step for e in diagnosis.events if e.symptom in NONFINITE}), last),
         *(Point(f"neuraldbg/cause/{cause}", value, last) for cause, value in sure.items()),
     ]
     if top:
@@ -140,30 +107,10 @@ def metrics(diagnosis: Diagnosis) -> list[Point]:
     return [p for p in points if math.isfinite(p.value)]
 
 
-def total(events: Iterable[SemanticEvent]) -> int:
-    """How many transitions into trouble there were."""
-    return sum(e.collapsed_count for e in events if not e.is_recovery)
-
-
 def files(diagnosis: Diagnosis) -> dict[str, str]:
     """Path in the run's artifacts -> text. At the root stand the two that MLflow's compare page can show."""
-    from neuraldbg.report.html import page
-    from neuraldbg.report.json import to_json
-    from neuraldbg.report.markdown import markdown
-    from neuraldbg.report.mermaid import mermaid
-    from neuraldbg.report.svg import svg
-    from neuraldbg.report.tables import hypotheses_table
-
-    lines = (json.dumps(encode(e), allow_nan=False) + "\n" for e in diagnosis.events[:EVENTS_KEPT])
-    return {
-        PAGE: page(diagnosis),
-        PICTURE: svg(diagnosis.graph),
-        "neuraldbg/report.md": markdown(diagnosis),
-        "neuraldbg/graph.mmd": mermaid(diagnosis.graph),
-        TABLE: json.dumps(encode(hypotheses_table(diagnosis)), allow_nan=False),
-        "neuraldbg/diagnosis.json": to_json(diagnosis),
-        "neuraldbg/events.jsonl": "".join(lines),
-    }
+    at_root = {"report.html": PAGE, "graph.svg": PICTURE}
+    return {at_root.get(name, f"neuraldbg/{name}"): text for name, text in reports(diagnosis).items()}
 
 
 def description(diagnosis: Diagnosis, experiment_id: str, run_id: str, *, linked: bool = True) -> str:

@@ -85,7 +85,7 @@ class MlflowSink:
     def _begin(self) -> None:
         if self._journal is not None or self._lane is None:
             return
-        self._folder = spool.make(self._spool_dir)
+        self._folder = spool.make(self._spool_dir, "mlflow")
         self._journal = Journal(self._folder / spool.JOURNAL)
         self._journal.open(self._facts)
         spool.write_target(self._folder, self._binding.target, self._choice)

@@ -4,13 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import shutil
-import tempfile
-import time
-import uuid
-from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -19,6 +12,9 @@ from neuraldbg.diagnosis import Diagnosis
 
 from . import _mlflow_content as content
 from ._mlflow_network import Choice, Target, push, with_run
+from ._spool import make as make
+from ._spool import remove as remove
+from ._spool import write_files as write_files
 
 log = logging.getLogger("neuraldbg")
 
@@ -26,38 +22,9 @@ JOURNAL = "neuraldbg.mlflow.jsonl"
 _TARGET = "target.json"
 
 
-def make(spool_dir: Path | str | None) -> Path:
-    """A fresh folder for one session under `spool_dir`, or under `.neuraldbg/mlflow` here, else a temporary one."""
-    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
-    roots = [Path(spool_dir)] if spool_dir is not None else [Path.cwd() / ".neuraldbg" / "mlflow"]
-    for root in [*roots, Path(tempfile.gettempdir()) / "neuraldbg"]:
-        with suppress(OSError):
-            folder = root / name
-            folder.mkdir(parents=True)
-            return folder.absolute()
-    return Path(tempfile.mkdtemp(prefix="neuraldbg-"))
-
-
 def write_target(folder: Path, target: Target, choice: Choice) -> None:
     plain = {"target": asdict(target), "choice": {**asdict(choice), "extra_tags": dict(choice.extra_tags)}}
     (folder / _TARGET).write_text(json.dumps(plain), encoding="utf-8")
-
-
-def write_files(folder: Path, files: Mapping[str, str]) -> None:
-    for path, text in files.items():
-        place = folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text, encoding="utf-8")
-
-
-def remove(folder: Path) -> None:
-    """Remove a session's folder and the folders above it that we made, once they are empty."""
-    shutil.rmtree(folder, ignore_errors=True)
-    for parent in list(folder.parents)[:2]:
-        if parent.name not in ("mlflow", ".neuraldbg", "neuraldbg"):
-            return
-        with suppress(OSError):
-            parent.rmdir()
 
 
 def replay(spool_dir: Path | str, *, tracking_uri: str | None = None, run_id: str | None = None) -> list[str]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ._following import quietly, replaced
 from ._missing import missing
 
 try:
@@ -132,18 +133,22 @@ def _bind_sinks() -> None:
 
 
 def _wrap_start_run() -> Callable[[], None]:
+    from neuraldbg.watch import discover
+
     original = mlflow.start_run
 
     @functools.wraps(original)
     def start_run(*arguments: Any, **named: Any) -> Any:
         run = original(*arguments, **named)
-        _quietly("run_started")
+        quietly(discover.run_started)
         return run
 
-    return _replace(mlflow, "start_run", original, start_run)
+    return replaced(mlflow, "start_run", start_run)
 
 
 def _wrap_end_run() -> Callable[[], None]:
+    from neuraldbg.watch import discover
+
     original = mlflow.end_run
 
     @functools.wraps(original)
@@ -151,46 +156,26 @@ def _wrap_end_run() -> Callable[[], None]:
         try:
             run = mlflow.active_run()
             if run is not None:
-                _quietly("run_ending", run.info.run_id)
+                quietly(discover.run_ending, run.info.run_id)
         finally:  # the run ends, also where the user interrupts our diagnosis
             ended = original(*arguments, **named)
         return ended
 
-    return _replace(mlflow, "end_run", original, end_run)
+    return replaced(mlflow, "end_run", end_run)
 
 
 def _wrap_exit() -> Callable[[], None]:
     """The end of a `with mlflow.start_run():` block, which does not pass through `mlflow.end_run`."""
+    from neuraldbg.watch import discover
+
     original: Callable[..., Any] = mlflow.ActiveRun.__exit__
 
     @functools.wraps(original)
     def leave(self: mlflow.ActiveRun, *error: Any) -> Any:
         try:
-            _quietly("run_ending", self.info.run_id, error)
+            quietly(discover.run_ending, self.info.run_id, error)
         finally:  # the run ends, also where the user interrupts our diagnosis
             left = original(self, *error)
         return left
 
-    return _replace(mlflow.ActiveRun, "__exit__", original, leave)
-
-
-def _replace(place: Any, name: str, original: Any, ours: Any) -> Callable[[], None]:
-    setattr(place, name, ours)
-
-    def undo() -> None:
-        if getattr(place, name) is ours:
-            setattr(place, name, original)
-
-    return undo
-
-
-def _quietly(call: str, *arguments: Any) -> None:
-    """Tell the watcher; an error of ours must not change what the user's own call does."""
-    from neuraldbg.watch import discover
-
-    try:
-        getattr(discover, call)(*arguments)
-    except Exception:
-        if sinks.strict():
-            raise
-        sinks.log.warning("NeuralDBG could not follow an MLflow run", exc_info=True)
+    return replaced(mlflow.ActiveRun, "__exit__", leave)
