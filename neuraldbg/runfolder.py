@@ -123,8 +123,8 @@ def _files(top: Path) -> Iterator[Path]:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """A key under which journal-2 comes before journal-10."""
-    return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"([0-9]+)", name)]
+    """A key under which journal comes before journal-2, and that before journal-10."""
+    return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"([0-9]+)", Path(name).stem)]
 
 
 def sessions(top: Path) -> list[Path]:
