@@ -128,6 +128,7 @@ SYMPTOMS: Mapping[str, Symptom] = MappingProxyType(
         "eval_mode": Symptom(_A, _ACT.ANOMALOUS, Phase.ARCHITECTURE, "the model trains in eval mode"),
         "nothing_trains": Symptom(_G, _GRAD.VANISHING, Phase.ARCHITECTURE, "nothing the optimizer holds can train"),
         "no_gradient": Symptom(_G, _GRAD.VANISHING, Phase.ARCHITECTURE, "no gradient ever reaches parameters"),
+        "lost_gradient": Symptom(_G, _GRAD.VANISHING, Phase.ARCHITECTURE, "parameters get no gradient any more"),
         # forward
         "nonfinite_activation": Symptom(_A, _ACT.ANOMALOUS, Phase.FORWARD, "non-finite values in the output"),
         "dead_units": Symptom(_A, _ACT.DEAD, Phase.FORWARD, "units that are zero for every sample"),
@@ -136,6 +137,7 @@ SYMPTOMS: Mapping[str, Symptom] = MappingProxyType(
         "constant_output": Symptom(_A, _ACT.ANOMALOUS, Phase.FORWARD, "the same output for every sample"),
         "signal_growth": Symptom(_A, _ACT.ANOMALOUS, Phase.FORWARD, "activations grow with depth"),
         "recurrent_growth": Symptom(_A, _ACT.ANOMALOUS, Phase.FORWARD, "the recurrent state grows over time"),
+        "function_growth": Symptom(_A, _ACT.ANOMALOUS, Phase.FORWARD, "a function makes large values far larger"),
         "activation_growth": Symptom(_A, _ACT.ANOMALOUS, Phase.FORWARD, "activations grow during training"),
         # loss
         "loss_nonfinite": Symptom(_O, _OPT.DIVERGING, Phase.LOSS, "the loss is not finite"),
@@ -156,6 +158,7 @@ SYMPTOMS: Mapping[str, Symptom] = MappingProxyType(
         # update
         "violent_update": Symptom(_O, _OPT.SPIKE, Phase.UPDATE, "an update as large as the weights"),
         "rate_jump": Symptom(_O, _OPT.SPIKE, Phase.UPDATE, "the learning rate jumps"),
+        "outside_write": Symptom(_O, _OPT.SPIKE, Phase.UPDATE, "weights change by more than an optimizer step"),
         "stuck_parameter": Symptom(_O, _OPT.PLATEAU, Phase.UPDATE, "parameters get gradient but never move"),
         "updates_stop": Symptom(_O, _OPT.PLATEAU, Phase.UPDATE, "updates stop while gradients go on"),
         "nonfinite_weight": Symptom(_O, _OPT.DIVERGING, Phase.UPDATE, "weights turn non-finite"),

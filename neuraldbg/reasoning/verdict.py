@@ -18,10 +18,12 @@ HARMFUL_SHARE = {"dead_units": 0.5, "saturation": 0.8}  # healthy runs have 0.42
 
 
 def unexplained(run: Run, claims: Sequence[Claim]) -> list[Claim]:
-    """`unknown` speaks where no rule claims an outcome."""
+    """`unknown` speaks where no rule claims an outcome, and where it is an exact fact that none of them did it."""
     from neuraldbg.rules.unknown import unknown  # rules read outcome.py, so the folder is imported late
 
-    return [] if any(c.outcome for c in claims) else [c for c in unknown(run) if c.outcome or not claims]
+    found = list(unknown(run))
+    exact = [c for c in found if c.exact]
+    return exact if any(c.outcome for c in claims) else [c for c in found if c.outcome or not claims]
 
 
 def undeniable(run: Run) -> bool:

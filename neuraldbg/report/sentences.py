@@ -129,6 +129,7 @@ _BY_SYMPTOM: Mapping[str, str] = MappingProxyType(
         "carried_gradient": "Accumulating gradients detected{in}",
         "violent_update": "Updates as large as the weights detected{in}",
         "rate_jump": "A jump of the learning rate detected",
+        "outside_write": "Weights that changed by more than an optimizer step detected",
         "stuck_parameter": "Parameters that never move detected{in}",
         "updates_stop": "A stop of all updates detected",
         "nonfinite_weight": "Non-finite weights originated{in}",

@@ -35,6 +35,7 @@ LEARNT = 0.5  # loss / chance before the jump: the model knew the old labels
 DECADES = 0.7
 AFTER = (3, 10)  # steps after the jump
 STAYS = 0.5  # of chance; a spike of the optimizer's own making is over by then
+MOVES = ("rate_jump", "violent_update", "exploding_gradient", "outside_write")
 NEAR = 3  # steps before the jump in which an input or a rate would explain it
 
 
@@ -72,9 +73,7 @@ def _explained(run: Run, jump: SemanticEvent) -> bool:
     first = jump.step - NEAR
     data = [e for e in run.in_phase(Phase.INPUT, until=jump.step + 1) if e.step >= first]
     acts = [e for e in run.in_phase(Phase.FORWARD, until=jump.step) if e.step == jump.step]
-    moves = [
-        e for e in run.all("rate_jump", "violent_update", "exploding_gradient", before=jump.step) if e.step >= first
-    ]
+    moves = [e for e in run.all(*MOVES, before=jump.step) if e.step >= first]
     late = [e for e in run.all("rate_jump") if first <= e.step <= jump.step]
     return bool(data or acts or moves or late) or run.has("carried_gradient")
 

@@ -10,7 +10,8 @@ How it looks
     gradient changes its sign from step to step (its cosine with the last one is negative).
 
 What speaks against it
-    An input, an architecture or a rate jump that comes first and explains the update; units dead before the first
+    An input, an architecture or a rate jump that comes first and explains the update; a change of the weights that is
+    larger than any step of the optimizer at this rate (something else wrote to them); units dead before the first
     update; a gradient that grows before the updates do (a loss or target that runs away). Adagrad's first steps
     are large and harmless, so a large update without a consequence is nothing.
 
@@ -37,6 +38,8 @@ RISE = 0.2  # of a layer's units that die after the start; with a violent update
 MOST = 0.5  # of a layer's units dead: a net that learns all the same loses fewer (healthy layers have 0.42 at most)
 TURNS = -0.3  # cosine of successive gradients of an overshoot; runaways of other causes have +0.9
 
+WRITTEN = 1  # steps between a write from outside and the change of the weights that it makes
+
 BEFORE = ("negative_bias", "dead_units")
 ALL = 0.9  # of a layer dead before the first update: then the loss stands still because of that
 
@@ -61,6 +64,8 @@ def learning_rate_too_high(run: Run) -> Iterator[Claim]:
         return
     if any(e.order <= update.order for e in run.all("rate_jump", "carried_gradient")):
         return
+    if any(abs(e.step - update.step) <= WRITTEN for e in run.all("outside_write")):
+        return  # larger than any step that the optimizer can make at this rate
     broken = tuple(lasting(run, *NONFINITE, "loss_diverging", since=update.step))
     silent = any(e.symptom == "negative_bias" or value(e, "at_start", 0.0) > ALL for e in run.all(*BEFORE))
     plateau = lasting(run, "loss_plateau", since=update.step - DATED)

@@ -5,10 +5,12 @@ What it is
 
 How it looks
     The loss is not finite at the end or has diverged, or it jumped far above chance, and no rule claims an
-    outcome.
+    outcome. Or the weights changed by more than their optimizer can move them in one step, and the loss jumped with
+    them: something outside the training wrote to them.
 
 What speaks against it
-    Any other hypothesis. A loss that only stays at chance is no failure by itself.
+    Any other hypothesis. A loss that only stays at chance is no failure by itself, and weights that are written to
+    without harm (a moving average, a clip, a checkpoint that is loaded) are the user's own.
 
 What to do
     Look at the first event and record more: dbg = NeuralDbg(model, cadence=1)
@@ -28,6 +30,7 @@ from neuraldbg.reasoning.outcome import BLOW_UP, NONFINITE, STARVED, lasting, va
 from neuraldbg.run import Run
 
 ABOVE = 3.0  # loss / chance of a jump; healthy runs reach 1.96
+SOON = 3  # steps from a write to the weights to the loss that it ruins
 WINDOW = 5  # steps within which an event belongs to the one before it
 
 PREDICTS = {**BLOW_UP, **STARVED, "dead_units": 50, "saturation": 50, "loss_spike": 50}
@@ -36,6 +39,10 @@ REMEDY = "what changed there? Record every step to see more: NeuralDbg(model, ca
 
 def unknown(run: Run) -> Iterator[Claim]:
     """The outcome that nothing explains; without any loss to see, the events that were given by hand."""
+    written = run.first("outside_write")
+    if written is not None and (harm := _harm(run, written)):
+        yield _written(written, harm)
+        return
     ends = tuple(lasting(run, "nan_input", "inf_input", *NONFINITE, "loss_diverging"))
     ends = tuple(e for e in ends if e.symptom not in ("nan_input", "inf_input")) or _jumps(run)
     if ends:
@@ -50,6 +57,27 @@ def unknown(run: Run) -> Iterator[Claim]:
             last = event.step
             group = tuple(e for e in _given(run) if event.step <= e.step <= event.step + WINDOW)
             yield _claim(run, event, group, outcome=not len(run.get("loss")))
+
+
+def _harm(run: Run, written: SemanticEvent) -> tuple[SemanticEvent, ...]:
+    """What ruined the loss right after the write."""
+    jumps = [e for e in run.all("loss_spike") if 0 <= e.step - written.step <= SOON]
+    return (*jumps, *lasting(run, *NONFINITE, "loss_diverging", since=written.step, within=SOON))
+
+
+def _written(root: SemanticEvent, harm: tuple[SemanticEvent, ...]) -> Claim:
+    return Claim(
+        cause="unknown",
+        failure_type=failure_of(root),
+        layer_name=None,
+        step=root.step,
+        predicts=PREDICTS,
+        evidence_for=(root, *harm),
+        remedy=f"find what writes to the parameters at step {root.step} (load_state_dict, .data, copy_): {REMEDY}",
+        summary=f"the weights moved {10 ** value(root, 'times_lg', 0.5):.1f} times further than an optimizer step can",
+        refuted_by="parameters that are equal right before each optimizer step and right after the last one",
+        exact=True,
+    )
 
 
 def _jumps(run: Run) -> tuple[SemanticEvent, ...]:

@@ -152,3 +152,12 @@ def test_the_graph_leads_from_the_cause_to_its_events() -> None:
 def test_the_graph_is_bounded() -> None:
     many = [observed("dead_units", i, f"relu{i}", share=0.5) for i in range(500)]
     assert len(diagnose(run(*many)).graph.nodes) <= 70
+
+
+def test_weights_that_something_else_wrote_to_are_unknown_although_the_loss_then_diverges() -> None:
+    written = observed("outside_write", 30, times_lg=1.2, share=1.0, layers=4)
+    update = observed("violent_update", 30, update_lg=-0.05)
+    jumped = observed("loss_spike", 31, decades=2.0, over_chance=5.0, before_over_chance=0.1)
+    said = diagnose(run(written, update, jumped, observed("loss_diverging", 31, growth_lg=3.0)))
+    assert [h.cause for h in said.hypotheses if not h.metadata["explained_by"]] == ["unknown"]
+    assert said.hypotheses[0].step == 30 and said.hypotheses[0].confidence > 0.5

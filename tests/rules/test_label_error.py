@@ -94,3 +94,8 @@ def test_a_spike_that_is_over_after_a_few_steps_is_the_optimizers_own() -> None:
 
 def test_labels_that_stay_wrong_keep_the_loss_high() -> None:
     explains(run(jump(), series=spiky(*[3.0] * 20)), step=120)
+
+
+def test_weights_that_were_written_to_just_before_explain_the_jump() -> None:
+    silent(run(observed("outside_write", 119, times_lg=1.0), jump()))
+    explains(run(observed("outside_write", 50, times_lg=1.0), jump()), step=120)

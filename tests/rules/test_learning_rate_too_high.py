@@ -81,3 +81,10 @@ def test_a_flat_loss_of_unknown_chance_is_no_harm() -> None:
     flat = {"loss": [1.0] * 60}
     update = observed("violent_update", 0, update_lg=-0.5)
     silent(run(update, observed("loss_plateau", 0, skill=None, tail_head=1.0), series=flat))
+
+
+def test_a_change_that_no_step_at_this_rate_can_make_is_not_the_rates() -> None:
+    late = observed("violent_update", 50, update_lg=-0.1)
+    silent(run(observed("outside_write", 50, times_lg=1.0), late, observed("loss_nonfinite", 55)))
+    silent(run(observed("outside_write", 49, times_lg=1.0), late, observed("loss_nonfinite", 55)))
+    explains(run(observed("outside_write", 20, times_lg=1.0), late, observed("loss_nonfinite", 55)), step=50)

@@ -57,3 +57,22 @@ def test_saturation_shortly_before_it_is_its_root() -> None:
 def test_events_far_apart_are_two_failures() -> None:
     late = given("gradient_health_transition", 90, "lin", "vanishing")
     assert [c.failure_type for c in unknown(run(SATURATED, late))] == ["saturated_activations", "vanishing_gradients"]
+
+
+WRITE = observed("outside_write", 20, times_lg=1.0, share=1.0, layers=4)
+
+
+def test_a_write_to_the_weights_that_does_no_harm_is_the_users_own() -> None:
+    silent(run(WRITE))
+    silent(run(WRITE, observed("loss_spike", 60, decades=0.6)))
+    silent(run(observed("loss_spike", 19, decades=0.6), WRITE))
+
+
+def test_a_write_to_the_weights_that_the_loss_follows_is_none_of_the_known_causes() -> None:
+    claim = explains(run(WRITE, observed("loss_spike", 21, decades=2.0)), step=20, failure="optimizer_instability")
+    assert claim.exact and "10.0 times" in claim.summary
+
+
+def test_a_write_to_the_weights_after_which_the_loss_diverges() -> None:
+    explains(run(WRITE, observed("loss_diverging", 23, growth_lg=2.0)), step=20)
+    silent(run(WRITE, observed("loss_oscillating", 23, flips=0.7)))
