@@ -129,6 +129,7 @@ SYMPTOMS: Mapping[str, Symptom] = MappingProxyType(
         "nothing_trains": Symptom(_G, _GRAD.VANISHING, Phase.ARCHITECTURE, "nothing the optimizer holds can train"),
         "no_gradient": Symptom(_G, _GRAD.VANISHING, Phase.ARCHITECTURE, "no gradient ever reaches parameters"),
         "lost_gradient": Symptom(_G, _GRAD.VANISHING, Phase.ARCHITECTURE, "parameters get no gradient any more"),
+        "lost_state": Symptom(_O, _OPT.SPIKE, Phase.ARCHITECTURE, "trained weights, an optimizer without a past"),
         # forward
         "nonfinite_activation": Symptom(_A, _ACT.ANOMALOUS, Phase.FORWARD, "non-finite values in the output"),
         "dead_units": Symptom(_A, _ACT.DEAD, Phase.FORWARD, "units that are zero for every sample"),
@@ -144,6 +145,7 @@ SYMPTOMS: Mapping[str, Symptom] = MappingProxyType(
         "loss_spike": Symptom(_O, _OPT.SPIKE, Phase.LOSS, "the loss jumps"),
         "loss_diverging": Symptom(_O, _OPT.DIVERGING, Phase.LOSS, "the loss grows"),
         "loss_oscillating": Symptom(_O, _OPT.OSCILLATING, Phase.LOSS, "the loss swings without falling"),
+        "validation_rise": Symptom(_O, _OPT.DIVERGING, Phase.LOSS, "the validation loss rises, the training loss falls"),
         "loss_plateau": Symptom(_O, _OPT.PLATEAU, Phase.LOSS, "the loss does not fall though above chance"),
         "slow_progress": Symptom(_O, _OPT.PLATEAU, Phase.LOSS, "the loss falls steadily but far too slowly"),
         # gradient
@@ -160,6 +162,7 @@ SYMPTOMS: Mapping[str, Symptom] = MappingProxyType(
         "rate_jump": Symptom(_O, _OPT.SPIKE, Phase.UPDATE, "the learning rate jumps"),
         "outside_write": Symptom(_O, _OPT.SPIKE, Phase.UPDATE, "weights change by more than an optimizer step"),
         "stuck_parameter": Symptom(_O, _OPT.PLATEAU, Phase.UPDATE, "parameters get gradient but never move"),
+        "rate_zero": Symptom(_O, _OPT.PLATEAU, Phase.UPDATE, "the learning rate is zero"),
         "updates_stop": Symptom(_O, _OPT.PLATEAU, Phase.UPDATE, "updates stop while gradients go on"),
         "nonfinite_weight": Symptom(_O, _OPT.DIVERGING, Phase.UPDATE, "weights turn non-finite"),
         "weights_shrink": Symptom(_O, _OPT.PLATEAU, Phase.UPDATE, "weight decay outweighs the gradient"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 
 from neuraldbg.detectors._common import lg, weight_layers
@@ -15,6 +16,8 @@ LAYERS = 3
 DEPTH_LG = 1.5  # decades from the first to the last hidden layer; healthy nets stay within 0.66
 RECURRENT = 1e3  # times the input's size: a stable recurrent map stays near one
 GROWS = 1.2  # times its input: a block that takes part in the growth
+JOINED = 1.02  # times what the layer before gave: a sum with another branch; in a plain stack both are equal
+JOINS = 3  # such sums in a forward pass; one or two are a skip around the whole, or joined inputs
 
 
 def initial(settings: Settings) -> bool:
@@ -43,6 +46,7 @@ def step(state: bool, record: StepRecord, facts: RunFacts) -> tuple[bool, list[S
         median = statistics.median(g for _, g in gains)
         events.append(observed("large_weights", record.step, growing[0][0], gain_lg=median, depth_lg=depth))
     if depth > DEPTH_LG and len(growing) < LAYERS:
+        joins = joined(record, facts)
         blocks = [
             m.name
             for m in sorted(facts.modules, key=lambda m: m.order if m.order is not None else 10**9)
@@ -57,14 +61,27 @@ def step(state: bool, record: StepRecord, facts: RunFacts) -> tuple[bool, list[S
             observed(
                 "signal_growth",
                 record.step,
-                blocks[0] if blocks else finite[0][0],
+                (blocks or joins[:1] if len(joins) >= JOINS else blocks or [finite[0][0]])[0],
                 depth_lg=depth,
                 gain_lg=max((g for _, g in gains), default=0.0),
                 has_norm="norm" in facts.structure,
-                residual="residual" in facts.structure,
+                residual="residual" in facts.structure or len(joins) >= JOINS,
+                weights_lg=sum(g for _, g in gains),
             )
         )
     return True, events
+
+
+def joined(record: StepRecord, facts: RunFacts) -> list[str]:
+    """Modules after which a larger signal goes on than they gave: something else was added to it."""
+    ran = [n for n in facts.forward_order if n in record.layers]
+    leaves = [n for n in ran if (m := facts.module(n)) is not None and not m.has_children]
+    found = []
+    for before, name in itertools.pairwise(leaves):
+        given, taken = record.layers[before].rms, record.layers[name].inputs_rms
+        if taken is not None and 0 < given < taken / JOINED < math.inf:
+            found.append(before)
+    return found
 
 
 def in_a_row(gains: list[tuple[str, float]]) -> list[tuple[str, float]]:

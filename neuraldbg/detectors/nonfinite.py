@@ -26,6 +26,7 @@ class State:
     scaled: float | None = None
     place_told: bool = False
     loss_told: bool = False
+    absorbed: frozenset[str] = frozenset()  # layers whose infinities did no harm: the scores of a mask
 
 
 def initial(settings: Settings) -> State:
@@ -58,7 +59,17 @@ def _remember(state: State, record: StepRecord) -> State:
     high = max((size(s) for s in record.layers.values() if s.finite), default=None)
     if high:
         state = replace(state, highs=(*state.highs, high)[:HEAD], last_high=high)
-    return replace(state, last_step=record.step)
+    bad = {name for name, s in record.layers.items() if not s.finite}
+    return replace(state, last_step=record.step, absorbed=state.absorbed | bad)
+
+
+def _swallowed(state: State, record: StepRecord, facts: RunFacts) -> str | None:
+    """A layer that turned non-finite in this step out of finite inputs, though a bounded function hid it again."""
+    for name in facts.forward_order:
+        s = record.layers.get(name)
+        if s is not None and not s.finite and s.inputs_finite and name not in state.absorbed:
+            return name
+    return None
 
 
 def _growth(head: tuple[float, ...], last: float | None) -> float:
@@ -90,6 +101,9 @@ def _operator(record: StepRecord) -> dict[str, Any]:
 
 def _place(state: State, record: StepRecord, facts: RunFacts) -> SemanticEvent | None:
     phase, layer = record.first_bad or ("", None)
+    told = _operator(record)
+    if phase == "gradient" and (hidden := _swallowed(state, record, facts)) is not None:
+        phase, layer, told = "forward", hidden, {"operator": None}
     since = None
     if state.last_step is not None and record.step - state.last_step > 1:
         since = (state.last_step + 1, record.step)
@@ -108,14 +122,14 @@ def _place(state: State, record: StepRecord, facts: RunFacts) -> SemanticEvent |
             layer,
             step_range=since,
             **growth,
-            inputs_finite=True if record.culprit else bad.inputs_finite if bad else None,
+            inputs_finite=True if told["operator"] else bad.inputs_finite if bad else None,
             nan_share=bad.nan_share if bad else None,
             inf_share=bad.inf_share if bad else None,
             largest=max(finite, default=None),
             dtype=module.dtype if module else dtype,
             kind=module.kind if module else None,
             weighted=bool(module and module.parameters),
-            **_operator(record),
+            **told,
         )
     if phase == "gradient":
         limit = LIMITS.get(dtype, LIMITS["float32"])
@@ -131,7 +145,7 @@ def _place(state: State, record: StepRecord, facts: RunFacts) -> SemanticEvent |
             dtype=dtype,
             headroom_lg=headroom,
             place_known=record.sampled,
-            **_operator(record),
+            **told,
         )
     if phase == "weight after":
         eps = next((o.eps for o in facts.optimizers if o.eps is not None), None)

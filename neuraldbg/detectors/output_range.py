@@ -1,7 +1,9 @@
-"""An output activation that cannot produce the targets, or whose units are dead."""
+"""An output activation that cannot produce the targets, keeps the loss from its floor, or whose units are dead."""
 
 from __future__ import annotations
 
+import math
+import statistics
 from dataclasses import dataclass, replace
 
 from neuraldbg.events import SemanticEvent, observed
@@ -11,11 +13,14 @@ from neuraldbg.settings import Settings
 RANGES = {"relu": (0.0, float("inf")), "sigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0)}
 REACHED = 0.9  # of the target range; less of it out of reach is rounding or label noise
 DEAD = 0.15  # share of output units: one of six classes that can never be predicted
+BATCHES = 3  # in a row: the extremes of one batch may be a single outlier
+FLOOR = 0.2  # of the chance level: with scores in [-1, 1] a loss on ten logits stays above 0.35 of it
 
 
 @dataclass(frozen=True)
 class Seen:
     ranges: frozenset[str] = frozenset()
+    short: tuple[tuple[int, float], ...] = ()
     dead: frozenset[str] = frozenset()
     steps: tuple[int, ...] = ()
 
@@ -33,29 +38,65 @@ def step(state: Seen, record: StepRecord, facts: RunFacts) -> tuple[Seen, list[S
         if m.position != "output" or m.activation not in RANGES or m.name not in record.layers:
             continue
         covered = coverage(m, record)
-        if covered is not None and covered < REACHED and m.name not in state.ranges:
-            state = replace(state, ranges=state.ranges | {m.name})
-            low, high = RANGES[m.activation]
-            loss = record.loss_stats
-            events.append(
-                observed(
-                    "output_range",
-                    record.step,
-                    m.name,
-                    low=low,
-                    high=high,
-                    covered=covered,
-                    dead=None,
-                    target_low=loss.target_low if loss else None,
-                    target_high=loss.target_high if loss else None,
-                )
-            )
+        if m.name not in state.ranges:
+            state, found = _reach(state, m, covered, record, facts)
+            events.extend(found)
         dead = record.layers[m.name].dead
         if m.activation == "relu" and dead is not None and dead >= DEAD and m.name not in state.dead:
             state = replace(state, dead=state.dead | {m.name})
             window = state.steps[-(record.window or 1) :]
             events.append(observed("output_range", window[0], m.name, low=0.0, covered=covered, dead=dead))
     return state, events
+
+
+def _reach(
+    state: Seen, m: ModuleFacts, covered: float | None, record: StepRecord, facts: RunFacts
+) -> tuple[Seen, list[SemanticEvent]]:
+    """Said once, when the targets of a few batches in a row, or the floor of the loss, are out of reach."""
+    held_up = floor(m, record, facts)
+    if held_up is not None and held_up >= FLOOR:
+        low, high = RANGES[m.activation]
+        event = observed(
+            "output_range", record.step, m.name, low=low, high=high, covered=None, dead=None, floor=held_up
+        )
+        return replace(state, ranges=state.ranges | {m.name}), [event]
+    if covered is None:
+        return state, []
+    short = (*state.short, (record.step, covered)) if covered < REACHED else ()
+    if len(short) < BATCHES:
+        return replace(state, short=short), []
+    low, high = RANGES[m.activation]
+    loss = record.loss_stats
+    event = observed(
+        "output_range",
+        short[0][0],
+        m.name,
+        low=low,
+        high=high,
+        covered=statistics.median(c for _, c in short),
+        dead=None,
+        target_low=loss.target_low if loss else None,
+        target_high=loss.target_high if loss else None,
+    )
+    return replace(state, ranges=state.ranges | {m.name}, short=()), [event]
+
+
+def floor(m: ModuleFacts, record: StepRecord, facts: RunFacts) -> float | None:
+    """The least loss on scores that this activation can give, over chance; None where the loss takes no logits.
+
+    Cross-entropy over C classes: log(1 + (C - 1) exp(low - high)); binary on logits: softplus(-high) of the ones and
+    softplus(low) of the zeros, as many of each. Only of the single last output of a single model.
+    """
+    loss = record.loss_stats
+    ends = [f for f in facts.modules if f.position == "output" and not f.has_children and f.order is not None]
+    if loss is None or not loss.chance or len(facts.models) > 1 or [f.name for f in ends] != [m.name]:
+        return None
+    low, high = RANGES[m.activation]
+    if loss.kind == "bce_with_logits":
+        return 0.5 * (math.log1p(math.exp(-high)) + math.log1p(math.exp(low))) / loss.chance
+    if loss.kind == "nll" and m.width and m.width > 1:
+        return math.log1p((m.width - 1) * math.exp(low - high)) / loss.chance
+    return None
 
 
 def coverage(m: ModuleFacts, record: StepRecord) -> float | None:

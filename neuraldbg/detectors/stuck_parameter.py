@@ -15,6 +15,7 @@ STOPPED = 5
 NOTHING = 3
 WEAK = 1e-3  # of the median gradient: below it an update may be lost to rounding, which is a vanishing gradient
 EPS = {"float32": 2.0**-23, "float64": 2.0**-52}  # in half formats the loss of updates is a finding of its own
+RESTING = 16  # steps of a parameter that moved before: it may rest for a few
 MANUAL = 16  # steps of a loop without an optimizer: it may update only now and then
 
 
@@ -28,6 +29,7 @@ class State:
     nothing: int = 0
     nothing_since: int = 0
     told: frozenset[str] = frozenset()
+    since: dict[str, int] | None = None
 
 
 def initial(settings: Settings) -> State:
@@ -49,14 +51,18 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
     pushed = [(p, s) for p, s in given if s.gradient and s.gradient > WEAK * usual and not _lost(p, s, record, facts)]
     if not rated or not pushed:
         return state, events
-    still = Counter(state.still)
+    still, since = Counter(state.still), dict(state.since or {})
     for p, s in given:
         still[p.name] = 0 if s.moved else still[p.name] + (s.gradient is not None and s.gradient > WEAK * usual)
+        since[p.name] = since.get(p.name, record.step) if still[p.name] else record.step + 1
     now = frozenset(p.name for p, s in given if s.moved)
     first = record.step if state.first is None else state.first
-    state = replace(state, still=still, moved=state.moved | now, first=first)
+    state = replace(state, still=still, moved=state.moved | now, first=first, since=since)
     needed = STEPS if record.stepped else MANUAL
     stuck = [p for p, _ in pushed if still[p.name] >= needed and p.name not in state.moved]
+    if not stuck:
+        stuck = [p for p, s in pushed if still[p.name] >= RESTING and _left_behind(p, s, record, facts, now)]
+        first = min((since[p.name] for p in stuck), default=first)
     if stuck and now and "stuck" not in state.told:
         state = replace(state, told=state.told | {"stuck"})
         share = len(stuck) / len(pushed)
@@ -74,6 +80,21 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
             )
         )
     return _updates_stop(state, record, now, events, needed)
+
+
+def _left_behind(
+    p: ParameterFacts, s: ParameterStats, record: StepRecord, facts: RunFacts, now: frozenset[str]
+) -> bool:
+    """Whether what moved before should still move: its optimizer moves others, and no rate or rounding stops it.
+
+    The module was replaced: the optimizer goes on updating the old tensor. A group with a rate of zero rests on purpose.
+    """
+    eps, mates = EPS.get(p.dtype), {q.name for q in facts.parameters if q.owner == p.owner and q.name != p.name}
+    if not record.rates or min(record.rates) <= 0 or eps is None or not mates & now:
+        return False
+    held = facts.optimizers[p.owner] if p.owner is not None and p.owner < len(facts.optimizers) else None
+    push = (s.gradient or 0.0) if held is None or held.kind == "SGD" else 1.0
+    return min(record.rates) * push > 16 * eps * (s.weight or 0.0)
 
 
 def _lost(p: ParameterFacts, s: ParameterStats, record: StepRecord, facts: RunFacts) -> bool:

@@ -67,6 +67,8 @@ MECHANISM: Mapping[str, frozenset[str]] = MappingProxyType(
             "violent_update": (*_FORWARD, *_LOSS, *_STARVE, *_BURST),
             "outside_write": (*_FORWARD, *_LOSS, *_STARVE, *_BURST),
             "rate_jump": (*_FORWARD, *_LOSS, *_STARVE, *_BURST),
+            "rate_zero": ("loss_plateau", "updates_stop", "slow_progress"),
+            "lost_state": (*_FORWARD, *_LOSS, *_STARVE, *_BURST),
             "stuck_parameter": ("loss_plateau", "slow_progress"),
             "updates_stop": ("loss_plateau", "slow_progress"),
             "nonfinite_weight": _END,

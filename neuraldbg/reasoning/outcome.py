@@ -44,6 +44,7 @@ STARVED: Mapping[str, int] = MappingProxyType(
 """What follows where no usable gradient arrives any more."""
 
 CHANCE = 0.9  # loss / chance: healthy runs end at 0.67 at most, stuck ones at 0.93 to 1.03
+LATE = 0.3  # of the run; healthy runs are below chance long before
 NOT_FALLING = 0.95  # loss at the end / in the middle: a fall to chance from above is no learning
 
 
@@ -80,6 +81,13 @@ def not_learning(run: Run) -> bool:
     skill = run.get("skill")
     middle, tail = _middle(skill), skill.tail()
     return middle is not None and tail is not None and tail > CHANCE and tail > NOT_FALLING * middle
+
+
+def late_start(run: Run) -> bool:
+    """A loss that left chance only after a third of the run: until then it paid for how the model starts."""
+    points = run.get("skill").points
+    early = [v for s, v in points if s < LATE * run.steps]
+    return len(early) >= 10 and min(early) > CHANCE
 
 
 def _middle(series: Series) -> float | None:

@@ -28,13 +28,13 @@ from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.events import SemanticEvent
-from neuraldbg.reasoning.outcome import BLOW_UP, STARVED, follows, lasting, not_learning, value
+from neuraldbg.reasoning.outcome import BLOW_UP, STARVED, follows, lasting, late_start, not_learning, value
 from neuraldbg.run import Run
 
 ALL_DEAD = 0.9  # of a hidden layer before any update: nothing passes; healthy runs have 0.42 at most
 USUAL_LG = 0.75  # decades that a healthy layer changes the signal by, at most
 SLOPE = 0.7  # decades of gradient per layer; healthy nets reach 0.64 (evidence of labelled runs)
-LATE, AT_CHANCE = 0.3, 0.9
+GROWTH = 0.6  # decades by the steepest single layer of a stack in which depth adds up to 1.5 and more
 OFFSET = 7.5  # mean / standard deviation of the inputs, beyond which the inputs explain dead units
 
 PREDICTS = {**STARVED, **BLOW_UP, "dead_units": 60, "saturation": 60, "signal_growth": 60, "attention_onehot": 60}
@@ -42,7 +42,7 @@ REMEDY = "initialise by the fan-in (torch.nn.init.kaiming_normal_ for ReLU, xavi
 
 
 def bad_initialisation(run: Run) -> Iterator[Claim]:
-    if not not_learning(run) and not _late(run):
+    if not not_learning(run) and not late_start(run):
         return
     small, alike = run.first("small_weights"), run.first("identical_units")
     if small is not None:
@@ -65,13 +65,6 @@ def bad_initialisation(run: Run) -> Iterator[Claim]:
         yield _claim(run, alike, "optimizer_instability", "units that start equal stay equal", 0.3)
 
 
-def _late(run: Run) -> bool:
-    """A loss that left chance only after a third of the run, by what the weights had to grow first."""
-    points = run.get("skill").points
-    early = [v for s, v in points if s < LATE * run.steps]
-    return len(early) >= 10 and min(early) > AT_CHANCE
-
-
 def _starved(run: Run) -> SemanticEvent | None:
     """The gradient shrinks with depth from the start though no activation is bounded: the weights do it."""
     event = run.first("vanishing_with_depth")
@@ -83,12 +76,19 @@ def _starved(run: Run) -> SemanticEvent | None:
 
 def _large(run: Run) -> SemanticEvent | None:
     """Growth by the weights; residual sums and a function that overflows at once are causes of their own."""
-    large = run.first("large_weights")
-    if large is None or run.has("recurrent_growth") or "residual" in run.facts.structure:
+    large = run.first("large_weights") or next(filter(_stacked, run.all("signal_growth")), None)
+    if large is None or run.has("recurrent_growth", "function_growth") or "residual" in run.facts.structure:
         return None
     bad = run.first("nonfinite_activation")
     module = run.facts.module(bad.layer_name) if bad is not None and bad.step == 0 else None
     return None if module is not None and module.parameters == 0 else large
+
+
+def _stacked(growth: SemanticEvent) -> bool:
+    """Growth with depth that the weight layers make, each a part of it, in a plain stack."""
+    if growth.metadata.get("residual") is True or value(growth, "gain_lg", 0.0) < GROWTH:
+        return False
+    return value(growth, "weights_lg", 0.0) >= value(growth, "depth_lg", 1.5)
 
 
 def _silent(run: Run) -> SemanticEvent | None:

@@ -6,7 +6,7 @@ What it is
 
 How it looks
     Trainable parameters of modules that ran in the forward pass, whose gradient is None in every backward pass
-    while later layers have one.
+    while later layers have one; or from some step on, though the module runs and its optimizer steps as before.
 
 What speaks against it
     A module that never ran (an unused head), or one that no later layer uses; parameters that do not require
@@ -34,7 +34,7 @@ LARGE = 0.02  # share of the parameters; a bias or a gate that a branch leaves o
 
 
 def detached_graph(run: Run) -> Iterator[Claim]:
-    cut = next(lasting(run, "no_gradient"), None)
+    cut = next(lasting(run, "no_gradient", "lost_gradient"), None)
     if cut is None or run.has("nothing_trains") or not _ran(run, cut):
         return
     share = value(cut, "share", 0.0)
@@ -46,13 +46,16 @@ def detached_graph(run: Run) -> Iterator[Claim]:
         predicts={"loss_plateau": 1000, "slow_progress": 1000, "constant_output": 1000},
         evidence_for=(cut, *lasting(run, "loss_plateau")),
         remedy="remove the .detach(), .item(), no_grad or numpy conversion between this module and the loss",
-        summary=f"{share:.0%} of the trainable parameters never get a gradient"
-        if share
-        else "it never gets a gradient",
+        summary=_summary(cut, share),
         refuted_by="a gradient that is not None in one of its parameters",
         exact=True,
         outcome=_owned(run, cut) and (not_learning(run) or (share >= LARGE and _upstream(run, cut))),
     )
+
+
+def _summary(cut: SemanticEvent, share: float) -> str:
+    ever = "get no gradient any more" if cut.symptom == "lost_gradient" else "never get a gradient"
+    return f"{share:.0%} of the trainable parameters {ever}" if share else f"its parameters {ever}"
 
 
 def _ran(run: Run, event: SemanticEvent) -> bool:

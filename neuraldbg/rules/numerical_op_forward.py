@@ -6,7 +6,8 @@ What it is
 
 How it looks
     The first non-finite value is in the output of a module whose inputs and weights are finite; infinities or very
-    large finite values are beside it.
+    large finite values are beside it. Or, short of that, an activation makes its largest values ten times as large
+    and more, and the loss starts far above chance or jumps there again and again.
 
 What speaks against it
     Gradients or activations that grew over the steps before: then the value is the end of an explosion. NaN out of
@@ -25,14 +26,21 @@ from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.events import SemanticEvent
-from neuraldbg.reasoning.outcome import value
+from neuraldbg.reasoning.outcome import BLOW_UP, FOREVER, late_start, loss_ruined, value
 from neuraldbg.rules._nonfinite import PREDICTS, attention_row, divides, first_forward, half, where
 from neuraldbg.run import Run
 
 
+ABOVE = 3.0  # loss / chance of a jump; healthy runs reach 1.96
+USUAL_LG = 0.6  # decades by which a squared rectifier, the steepest in use, makes its largest value larger
+
+
 def numerical_op_forward(run: Run) -> Iterator[Claim]:
     bad = first_forward(run)
-    if bad is None or bad.metadata.get("inputs_finite") is False or attention_row(run, bad) or divides(bad):
+    if bad is None:
+        yield from _steep(run)
+        return
+    if bad.metadata.get("inputs_finite") is False or attention_row(run, bad) or divides(bad):
         return
     if half(bad):
         return  # a float32 run would be finite: the format is to blame
@@ -47,6 +55,30 @@ def numerical_op_forward(run: Run) -> Iterator[Claim]:
         summary=where(bad) + f"inputs are finite{_largest(bad)}",
         refuted_by="an input to this module that was not finite before",
         exact=True,
+    )
+
+
+def _steep(run: Run) -> Iterator[Claim]:
+    """No overflow by itself, but a function that makes large values far larger and ruins the loss by that."""
+    steep = run.first("function_growth")
+    if steep is None:
+        return
+    jumps = tuple(e for e in run.all("loss_spike") if value(e, "over_chance", 0.0) > ABOVE and e.step >= steep.step)
+    harm = (*loss_ruined(run), *jumps[:3])
+    if not harm and not late_start(run):
+        return
+    gain = value(steep, "gain_lg", 1.0)
+    yield Claim(
+        cause="numerical_op_forward",
+        failure_type="exploding_gradients",
+        layer_name=steep.layer_name,
+        step=steep.step,
+        predicts={**BLOW_UP, "loss_spike": FOREVER, "loss_plateau": FOREVER, "dead_units": FOREVER},
+        evidence_for=(steep, *(e for e in harm if e.order >= steep.order)),
+        remedy="keep the argument in its range (clamp, logsumexp, softplus), or use an activation that cannot overflow",
+        summary=f"its largest output is {10**gain:.3g} times its largest input",
+        refuted_by="the same training with relu or tanh in its place that ends the same way",
+        strength=min(1.0, gain - USUAL_LG),
     )
 
 

@@ -10,7 +10,8 @@ How it looks
 
 What speaks against it
     A frozen part has no gradient. A scaler's skipped steps and accumulation pause the updates for a few steps.
-    Only the last layers trained on purpose, without freezing the rest, waste a backward pass and learn.
+    Only the last layers of a pretrained model trained on purpose, without freezing the rest, waste a backward pass
+    and learn; a part whose weights still have exactly the size that initialisation gives has nothing to keep.
 
 What to do
     Build the optimizer last, from all that trains: torch.optim.Adam(model.parameters(), lr=1e-3)
@@ -21,14 +22,17 @@ Reference
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.events import SemanticEvent
 from neuraldbg.reasoning.outcome import after, lasting, not_learning, value
+from neuraldbg.record import ParameterFacts
 from neuraldbg.run import Run
 
 MINORITY = 0.5  # of the layers: whoever fine-tunes a head gives the optimizer few of them
+SPREAD = 1.8  # four standard errors of the rms of uniform values, times the root of their number
 
 PREDICTS = {"loss_plateau": 1000, "slow_progress": 1000, "loss_oscillating": 1000}
 
@@ -53,13 +57,31 @@ def optimizer_misses_parameters(run: Run) -> Iterator[Claim]:
 def _feature_extractor(run: Run, stuck: tuple[SemanticEvent, ...]) -> bool:
     """Whether only the last layers were given to the optimizer: a common, wasteful and harmless way to fine-tune."""
     owners = {p.module: p.owner for p in run.facts.parameters if p.trainable}
-    still = {e.layer_name for e in stuck}
+    still = {e.layer_name for e in stuck} | {module for module, owner in owners.items() if owner is None}
     owned = [module for module, owner in owners.items() if owner is not None]
-    if not owned or any(owners.get(name or "") is not None for name in still):
+    if not owned or any(owners.get(e.layer_name or "") is not None for e in stuck):
         return False
-    if len(owned) > MINORITY * len(owners):
+    if len(owned) > MINORITY * len(owners) or _untrained(run, still):
         return False  # most layers train: the one in front was forgotten
     return all(after(run, module, name) for module in owned for name in still if name in owners)
+
+
+def _untrained(run: Run, names: set[str | None]) -> bool:
+    """Whether all weight matrices of these modules have, to sampling error, the size of a linear layer's default start.
+
+    That is uniform within 1 / sqrt(fan-in), of rms 1 / sqrt(3 fan-in); training or loading weights leaves it.
+    """
+    known = run.facts.parameters
+    biases = {p.module: p.numel for p in known if p.dims == 1 and p.name.endswith("bias")}
+    pairs = [(p, biases.get(p.module, 0)) for p in known if p.module in names and p.dims > 1]
+    return bool(pairs) and all(_default(p, units) for p, units in pairs)
+
+
+def _default(p: ParameterFacts, units: int) -> bool:
+    if p.rms is None or units < 1:
+        return False
+    usual = math.sqrt(units / (3 * p.numel))
+    return abs(p.rms / usual - 1) < SPREAD / math.sqrt(p.numel)
 
 
 def _claim(root: SemanticEvent, found: tuple[SemanticEvent, ...], summary: str, outcome: bool) -> Claim:

@@ -6,7 +6,8 @@ What it is
 
 How it looks
     At step 0 the signal grows by decades from the first block to the last, though each block alone grows it
-    little; a few steps later the loss explodes.
+    little; a few steps later the loss explodes, or it starts far above chance and needs a third of the run to come
+    back there.
 
 What speaks against it
     A norm in the blocks; branches whose last layer starts at zero; a loss that falls.
@@ -23,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
-from neuraldbg.reasoning.outcome import BLOW_UP, NONFINITE, lasting, value
+from neuraldbg.reasoning.outcome import BLOW_UP, NONFINITE, lasting, late_start, value
 from neuraldbg.run import Run
 
 USUAL_LG = 0.2  # decades of growth with depth in healthy runs, at most
@@ -38,7 +39,7 @@ def residual_growth_without_norm(run: Run) -> Iterator[Claim]:
     residual = growth.metadata.get("residual") is True or "residual" in run.facts.structure
     normed = growth.metadata.get("has_norm") is True or "has_norm" in run.facts.structure
     harm = tuple(lasting(run, *NONFINITE, "loss_diverging", "exploding_gradient", "loss_plateau"))
-    if not residual or normed or not harm:
+    if not residual or normed or not (harm or late_start(run)):
         return
     depth = value(growth, "depth_lg", 1.5)
     yield Claim(

@@ -6,10 +6,11 @@ What it is
 
 How it looks
     A softmax of width one with a gradient of exactly zero; output units of a ReLU that are zero for every sample;
-    targets that the range of the last activation does not reach.
+    targets that the range of the last activation does not reach, with a third of the loss left at the end; scores
+    of a loss on logits that end in a sigmoid, tanh or ReLU: it then stays above a floor that can be computed.
 
 What speaks against it
-    Targets within the range, and output units that are active for some sample.
+    Targets within the range, and output units that are active for some sample; a loss that falls to nothing.
 
 What to do
     End in the raw score and let the loss do the rest: torch.nn.BCEWithLogitsLoss()(logits, targets)
@@ -29,6 +30,9 @@ from neuraldbg.run import Run
 
 DEAD = 0.15  # one of six classes that can never be predicted again is a failure; a wide output is none
 COVERED = 0.9  # of the targets' range; below it the loss cannot reach its floor
+HALF = 0.6  # of the range: where less is within reach the missing part carries much of the loss
+LEFT = 0.3  # of chance: what a ReLU on symmetric targets leaves is 0.5, and learning runs go below
+FLOOR = 0.2  # of chance, by the detector's own mark: a floor is arithmetic, no estimate
 
 PREDICTS = {**STARVED, "saturation": 500, "dead_units": 500, "stuck_parameter": 500}
 REMEDY = (
@@ -45,15 +49,19 @@ def wrong_output_activation(run: Run) -> Iterator[Claim]:
         return
     reach = next(lasting(run, "output_range"), None)
     if reach is not None:
-        dead, covered = value(reach, "dead", 0.0), value(reach, "covered", 1.0)
+        dead, covered, floor = value(reach, "dead", 0.0), value(reach, "covered", 1.0), value(reach, "floor", 0.0)
+        if floor >= FLOOR:
+            yield _bounded_scores(run, reach, floor)
+            return
         silent = tuple(e for e in lasting(run, "dead_units") if e.layer_name == reach.layer_name)
         lost = dead > DEAD or bool(silent)
         harmed = (*silent, *lasting(run, "zero_gradient", "loss_plateau"))
-        if lost or (covered < COVERED and not_learning(run)):
+        limited = covered < HALF and (run.skill or 0.0) > LEFT
+        if lost or limited or (covered < COVERED and not_learning(run)):
             kind = "dead_neurons" if lost or not _bounded(run, reach) else "saturated_activations"
             summary = (
                 f"{dead:.0%} of the output units are zero for every sample"
-                if dead
+                if dead > DEAD
                 else f"it covers {covered:.0%} of the targets"
             )
             yield _claim(reach, harmed, kind, summary, False, max(dead, 1 - covered))
@@ -71,6 +79,14 @@ def wrong_output_activation(run: Run) -> Iterator[Claim]:
                 share,
             )
             return
+
+
+def _bounded_scores(run: Run, reach: SemanticEvent, floor: float) -> Claim:
+    """A loss on logits whose scores are confined: how low it can get is known."""
+    kind = "saturated_activations" if _bounded(run, reach) else "dead_neurons"
+    harmed = tuple(lasting(run, "saturation", "dead_units", "loss_plateau"))
+    summary = f"with scores in its range the loss cannot fall below {floor:.0%} of chance"
+    return _claim(reach, harmed, kind, summary, True, None)
 
 
 def _bounded(run: Run, event: SemanticEvent) -> bool:

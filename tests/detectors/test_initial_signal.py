@@ -147,3 +147,34 @@ def test_just_beyond_the_limits_it_is_told() -> None:
     assert [e.symptom for e in events(0.0, -0.95, -0.95, -0.95)] == ["small_weights"]
     assert events(0.0, -0.85, -0.85, -0.85) == []
     assert len(found([record(0, layers={"rnn": layer_stats(1.1e3)})], facts=RNN)) == 1
+
+
+def sums(count: int, growth: float = 2.0) -> tuple[StepRecord, RunFacts]:
+    """A plain list of layers; before each of the last `count` another branch is added to the signal."""
+    names = [f"b{k}.fc" for k in range(8)]
+    layers, size = {}, 1.0
+    for k, name in enumerate(names):
+        size *= growth if k >= len(names) - count else 1.0
+        layers[name] = layer_stats(size, inputs_rms=size)
+    known = facts(
+        *[module(n, k) for k, n in enumerate(names)], parameters=tuple(parameter(f"{n}.weight") for n in names)
+    )
+    return record(0, layers=layers), known
+
+
+def test_a_plain_stack_or_two_joined_inputs_make_no_residual_stream() -> None:
+    for one, known in (sums(2, 50.0), chain(0.6, 0.6, 0.6, 0.6, 0.6)):
+        (event,) = found([one], facts=known)
+        assert event.symptom == "signal_growth" and event.metadata["residual"] is False
+
+
+def test_sums_that_the_graph_does_not_show_are_known_by_the_sizes() -> None:
+    one, known = sums(7)
+    (event,) = found([one], facts=known)
+    assert (event.symptom, event.layer_name, event.step) == ("signal_growth", "b0.fc", 0)
+    assert event.metadata["residual"] is True and event.metadata["weights_lg"] == pytest.approx(0.0)
+
+
+def test_the_share_of_the_weights_in_the_growth_is_told() -> None:
+    (event,) = events(0.6, 0.6, 0.6, 0.6, 0.6)
+    assert event.metadata["weights_lg"] == pytest.approx(3.0) and event.metadata["residual"] is False

@@ -147,3 +147,29 @@ def test_the_first_ten_steps_are_what_growth_is_measured_from() -> None:
     steps = [record(k, gradient_norm=g) for k, g in enumerate([*[1.0] * 5, *[100.0] * 5, *[1e4] * 5])]
     (event,) = found([*steps, record(15, first_bad=("gradient", "fc1"))])
     assert event.metadata["growth_lg"] == pytest.approx(4 - math.log10(50.5))
+
+
+MASKED = facts(module("scores", 0), module("squash", 1, "tanh"), module("head", 2))
+
+
+def infinite(step: int, **more: Any) -> StepRecord:
+    layers = {
+        "scores": layer_stats(math.nan, finite=False, inf_share=0.1),
+        "squash": layer_stats(inputs_finite=False),
+        "head": layer_stats(),
+    }
+    return record(step, layers=layers, **more)
+
+
+def test_infinities_that_a_mask_makes_at_every_step_are_not_to_blame_for_a_gradient() -> None:
+    (event,) = found([infinite(0), infinite(1), infinite(2, first_bad=("gradient", "head"))], facts=MASKED)
+    assert (event.symptom, event.layer_name) == ("nonfinite_gradient", "head")
+
+
+def test_an_infinity_that_a_bounded_function_hides_is_the_first_place_not_the_gradient() -> None:
+    culprit = Culprit("head", "addmm", phase="backward")
+    bad = infinite(2, first_bad=("gradient", "head"), culprit=culprit)
+    (event,) = found([*usual(1.0, 1.0), bad], facts=MASKED)
+    assert (event.symptom, event.layer_name, event.step) == ("nonfinite_activation", "scores", 2)
+    assert event.metadata["inputs_finite"] is True and event.metadata["operator"] is None
+    assert event.metadata["inf_share"] == 0.1

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -77,3 +78,61 @@ def test_a_non_finite_step_is_left_out() -> None:
 def test_just_beyond_the_limits_it_is_told() -> None:
     assert len(found("relu", steps(-0.15, 1.0))) == 1
     assert len(found("relu", steps(0.0, 1.0, dead=0.17))) == 1
+
+
+def test_one_batch_with_an_outlier_tells_nothing_of_the_targets() -> None:
+    usual, odd = steps(0.0, 1.0, 8), steps(-9.0, 9.0, 2)
+    assert found("sigmoid", [*usual[:4], odd[0], *usual[5:7]]) == []
+
+
+def scores(kind: str, chance: float | None, count: int = 2) -> list[StepRecord]:
+    stats = loss_stats(kind, chance=chance)
+    return [record(k, layers={"out": layer_stats()}, loss_stats=stats) for k in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("activation", "width", "models"),
+    [
+        ("relu", 10, ("net",)),  # a rectifier leaves scores free to grow
+        ("tanh", 2, ("net",)),  # two classes from -1 to 1: log(1 + exp(-2)) is 0.18 of chance
+        ("tanh", 10, ("gen", "disc")),  # the loss belongs to another model
+        ("tanh", None, ("net",)),
+    ],
+)
+def test_scores_that_can_come_near_the_floor_of_the_loss_are_fine(
+    activation: str, width: int | None, models: tuple[str, ...]
+) -> None:
+    known = facts(module("out", 1, activation, position="output", width=width), models=models)
+    assert feed(output_range, scores("nll", math.log(width or 2)), facts=known) == []
+
+
+def test_a_second_output_may_be_what_the_loss_reads() -> None:
+    both = facts(
+        module("value", 0, position="output"), module("out", 1, "tanh", position="output", width=10), models=("net",)
+    )
+    assert feed(output_range, scores("nll", math.log(10)), facts=both) == []
+
+
+def test_a_loss_without_a_known_chance_has_no_known_floor() -> None:
+    known = facts(module("out", 1, "sigmoid", position="output", width=4), models=("net",))
+    assert feed(output_range, scores("nll", None), facts=known) == []
+
+
+@pytest.mark.parametrize(
+    ("activation", "kind", "width", "floor"),
+    [
+        ("sigmoid", "nll", 4, math.log(1 + 3 / math.e) / math.log(4)),
+        ("tanh", "nll", 10, math.log(1 + 9 * math.exp(-2)) / math.log(10)),
+        ("relu", "bce_with_logits", 1, 0.5),
+        ("sigmoid", "bce_with_logits", 1, 0.5 * (math.log1p(math.exp(-1)) + math.log(2)) / math.log(2)),
+    ],
+)
+def test_confined_scores_keep_the_loss_above_a_floor_that_arithmetic_gives(
+    activation: str, kind: str, width: int, floor: float
+) -> None:
+    known = facts(module("out", 1, activation, position="output", width=width), models=("net",))
+    chance = math.log(width) if kind == "nll" else math.log(2)
+    (event,) = feed(output_range, scores(kind, chance), facts=known)
+    found = event.metadata
+    assert (event.symptom, event.layer_name, event.step, found["covered"]) == ("output_range", "out", 0, None)
+    assert found["floor"] == pytest.approx(floor)

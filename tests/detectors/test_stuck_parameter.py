@@ -178,3 +178,42 @@ def test_a_plain_step_below_the_weights_rounding_moves_nothing_and_nothing_is_st
         optimizers=(optimizer(kind),),
     )
     assert len(found(steps(40, STILL, MOVING, rates=(rate,)), facts=net)) == told
+
+
+# one that moved before
+
+OWNED = facts(
+    *NET.modules,
+    parameters=(parameter("base.weight"), parameter("head.weight"), parameter("gen.weight", 1)),
+    optimizers=(optimizer("Adam"), optimizer("Adam")),
+)
+
+
+def rest(count: int, rates: tuple[float, ...] = (0.1, 0.1)) -> list[StepRecord]:
+    return [*steps(9, MOVING, MOVING, rates=(0.1, 0.1)), *steps(count, STILL, MOVING, 9, rates=rates)]
+
+
+def test_a_parameter_that_moved_may_rest_for_fifteen_steps() -> None:
+    assert found(rest(15), facts=OWNED) == []
+
+
+def test_a_group_whose_rate_is_zero_rests_on_purpose() -> None:
+    assert found(rest(60, rates=(0.1, 0.0)), facts=OWNED) == []
+
+
+def test_steps_too_small_to_change_the_last_digit_leave_it_where_it_is() -> None:
+    assert found(rest(60, rates=(1e-8, 1e-8)), facts=OWNED) == []
+
+
+def test_a_player_alone_in_its_optimizer_may_wait_for_the_other() -> None:
+    players = facts(
+        *NET.modules,
+        parameters=(parameter("base.weight", 1), parameter("head.weight", 0)),
+        optimizers=OWNED.optimizers,
+    )
+    assert found(rest(60), facts=players) == []
+
+
+def test_a_replaced_layer_whose_optimizer_moves_the_old_one_is_told_since_then() -> None:
+    (event,) = found(rest(16), facts=OWNED)
+    assert (event.symptom, event.layer_name, event.step) == ("stuck_parameter", "base", 9)

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from neuraldbg.events import observed, recovered
-from neuraldbg.reasoning.outcome import adaptive, before_training, grew_before, lasting, not_learning
+from neuraldbg.reasoning.outcome import (
+    adaptive,
+    before_training,
+    grew_before,
+    lasting,
+    late_start,
+    not_learning,
+)
 from neuraldbg.testing import facts, optimizer, run
 
 
@@ -55,3 +62,13 @@ def test_an_update_is_no_state_from_before_the_training() -> None:
     assert not before_training(observed("dead_units", 4, "relu", share=0.6, at_start=0.05))
     assert before_training(observed("dead_units", 1, "relu", share=1.0, at_start=1.0))
     assert before_training(observed("saturation", 1, "tanh", share=0.9, at_start=True))
+
+
+def test_a_start_is_late_when_a_third_of_the_run_went_by_above_chance() -> None:
+    def late(*values: float) -> bool:
+        return late_start(run(series={"skill": values}))
+
+    assert not late(*[1.0] * 29, *[0.5] * 71)
+    assert not late(*[1.0] * 9)
+    assert not late_start(run())
+    assert late(*[1.0] * 30, *[0.5] * 70)

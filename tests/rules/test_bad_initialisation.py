@@ -120,3 +120,22 @@ def test_a_hidden_layer_that_is_silent_before_the_first_update() -> None:
 
 def test_units_that_start_alike() -> None:
     explains(run(observed("identical_units", 0, "lin0", share=1.0), STUCK), layer="lin0")
+
+
+STACK: dict[str, Any] = {"depth_lg": 2.0, "gain_lg": 0.85, "weights_lg": 2.6, "residual": False}
+
+
+@pytest.mark.parametrize("change", [{"gain_lg": 0.5}, {"weights_lg": 1.0}, {"residual": True}])
+def test_growth_that_single_layers_or_the_weights_do_not_make_is_another_cause(change: dict[str, Any]) -> None:
+    growth = observed("signal_growth", 0, "0", **{**STACK, **change})
+    silent(run(growth, observed("loss_plateau", 90, skill=8.0)))
+
+
+def test_a_stack_in_which_each_layer_grows_the_signal_a_little_too_much() -> None:
+    growth = observed("signal_growth", 0, "0", **STACK)
+    explains(run(growth, observed("loss_plateau", 90, skill=8.0)), layer="0", failure="exploding_gradients")
+
+
+def test_a_function_that_grows_what_good_weights_give_it_is_another_cause() -> None:
+    growth, steep = observed("signal_growth", 0, "0", **STACK), observed("function_growth", 0, "1", gain_lg=1.5)
+    silent(run(growth, steep, observed("loss_plateau", 90, skill=8.0)))

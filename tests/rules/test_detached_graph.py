@@ -72,3 +72,10 @@ def test_a_parameter_that_its_module_does_not_use_is_unused_not_cut() -> None:
     silent(run(event, facts=both, series=FALLING))
     whole = observed("no_gradient", 0, "encoder", parameters=("encoder.eye", "encoder.weight"), share=0.4)
     explains(run(whole, facts=both, series=FALLING), layer="encoder")
+
+
+def test_a_part_that_is_cut_off_in_mid_training() -> None:
+    late = observed("lost_gradient", 60, "encoder", parameters=("encoder.weight",), share=0.6)
+    (claim,) = detached_graph(run(late, facts=MODEL, series=FALLING))
+    assert (claim.layer_name, claim.step, claim.outcome) == ("encoder", 60, True)
+    assert "any more" in claim.summary

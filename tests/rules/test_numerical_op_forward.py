@@ -60,3 +60,24 @@ def test_a_loss_that_grew_too_large_is_another_cause() -> None:
 def test_a_logarithm_of_zero_in_the_loss() -> None:
     loss = observed("loss_nonfinite", 3, operator="log", place="loss", detail="zero_argument", file="a.py", line=2)
     assert "log in the loss, backward called at a.py:2" in explains(run(loss), layer=None, step=3).summary
+
+
+STEEP = observed("function_growth", 3, "power", gain_lg=1.4, largest=40.0, kind="Power")
+
+
+def test_a_steep_function_that_learns_is_fine() -> None:
+    silent(run(STEEP, series={"skill": [0.97**i for i in range(100)]}))
+
+
+def test_a_jump_that_stays_near_chance_is_no_harm_of_a_steep_function() -> None:
+    silent(run(STEEP, observed("loss_spike", 40, over_chance=1.5, before_over_chance=0.3)))
+
+
+def test_a_steep_function_after_which_the_loss_jumps_far_above_chance() -> None:
+    jump = observed("loss_spike", 40, over_chance=80.0, before_over_chance=0.9)
+    explains(run(STEEP, jump), layer="power", step=3, failure="exploding_gradients")
+
+
+def test_a_steep_function_from_which_the_loss_starts_far_above_chance() -> None:
+    slow = {"skill": [max(0.8, 5000 * 0.8**i) for i in range(100)]}
+    explains(run(STEEP, series=slow), layer="power", step=3)

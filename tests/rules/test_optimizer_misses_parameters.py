@@ -64,3 +64,20 @@ def test_a_front_layer_that_was_forgotten_is_no_fine_tuning() -> None:
     )
     falling = {"skill": [0.97**i for i in range(100)]}
     explains(run(observed("stuck_parameter", 0, "a", share=0.25), facts=net, series=falling), layer="a")
+
+
+def test_only_a_head_trained_on_random_layers_is_no_fine_tuning() -> None:
+    """The backbone has the size of a fresh start, 1 / sqrt(3 fan-in); loaded weights of another size are kept."""
+    falling = {"skill": [0.97**i for i in range(100)]}
+    for rms, told in ((1 / (3 * 20) ** 0.5, True), (0.2, False)):
+        tuned = facts(
+            module("body", 0),
+            module("head", 1),
+            parameters=(
+                parameter("body.weight", owner=None, numel=800, rms=rms),
+                parameter("body.bias", owner=None, numel=40, dims=1),
+                parameter("head.weight", owner=0),
+            ),
+        )
+        (claim,) = optimizer_misses_parameters(run(stuck("body"), facts=tuned, series=falling))
+        assert claim.outcome is told

@@ -34,3 +34,12 @@ def test_growth_that_training_made_is_not_the_structures() -> None:
 
 def test_a_tower_whose_loss_explodes_names_the_block() -> None:
     explains(run(GROWTH, END, facts=TOWER), layer="blocks.0", step=0, failure="exploding_gradients")
+
+
+def test_a_tower_that_is_below_chance_from_the_first_steps_on_is_fine() -> None:
+    silent(run(GROWTH, facts=TOWER, series={"skill": [3.0, *[0.8] * 99]}))
+
+
+def test_a_tower_that_spends_a_third_of_the_run_on_coming_down_to_chance() -> None:
+    slow = {"skill": [max(0.8, 400 * 0.83**i) for i in range(100)]}
+    explains(run(GROWTH, facts=TOWER, series=slow), layer="blocks.0", step=0)
