@@ -87,7 +87,7 @@ def _left_behind(
 ) -> bool:
     """Whether what moved before should still move: its optimizer moves others, and no rate or rounding stops it.
 
-    The module was replaced: the optimizer goes on updating the old tensor. A group with a rate of zero rests on purpose.
+    The module was replaced: the optimizer goes on updating the old tensor. A group of rate zero rests on purpose.
     """
     eps, mates = EPS.get(p.dtype), {q.name for q in facts.parameters if q.owner == p.owner and q.name != p.name}
     if not record.rates or min(record.rates) <= 0 or eps is None or not mates & now:

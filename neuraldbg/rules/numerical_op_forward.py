@@ -30,7 +30,6 @@ from neuraldbg.reasoning.outcome import BLOW_UP, FOREVER, late_start, loss_ruine
 from neuraldbg.rules._nonfinite import PREDICTS, attention_row, divides, first_forward, half, where
 from neuraldbg.run import Run
 
-
 ABOVE = 3.0  # loss / chance of a jump; healthy runs reach 1.96
 USUAL_LG = 0.6  # decades by which a squared rectifier, the steepest in use, makes its largest value larger
 
