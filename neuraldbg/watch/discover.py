@@ -73,10 +73,12 @@ class _Watched:
             p.register_post_accumulate_grad_hook(self.mark) for p in model.parameters() if _takes_gradient(p)
         ]
 
-    def release(self) -> None:
-        for handle in self._handles:
+    def release(self, forward: bool = True) -> None:
+        """Take the marks off; without `forward` the model's own stays, whose loss would recompile a compiled model."""
+        kept = 0 if forward else 1
+        for handle in self._handles[kept:]:
             handle.remove()
-        self._handles = []
+        del self._handles[kept:]
 
 
 def _takes_gradient(parameter: Tensor) -> bool:
@@ -140,8 +142,9 @@ class _Entry:
         self.decided = True
         for watched in list(self.watched):
             model = watched.model()
-            watched.release()  # a mark has told all that it can, and costs a call a parameter and step
-            if model is None or not watched.mark.seen:
+            stays = model is not None and watched.mark.seen
+            watched.release(forward=not stays)  # the marks have told all that they can, and cost a call a parameter
+            if not stays:
                 self.watched.remove(watched)
                 if model is not None:
                     self.session.drop(model)
