@@ -16,6 +16,7 @@ from neuraldbg.events import (
 
 if TYPE_CHECKING:
     from neuraldbg.settings import Settings
+    from neuraldbg.sweep.compare import compare
     from neuraldbg.watch import NeuralDbg
 else:
 
@@ -29,6 +30,10 @@ else:
             from neuraldbg.settings import Settings
 
             return Settings
+        if name == "compare":
+            from neuraldbg.sweep.compare import compare
+
+            return compare
         raise AttributeError(f"module 'neuraldbg' has no attribute {name!r}")
 
 
@@ -46,4 +51,5 @@ __all__ = [
     "SemanticEvent",
     "Settings",
     "Verdict",
+    "compare",
 ]

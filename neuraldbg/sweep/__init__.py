@@ -1,0 +1,1 @@
+"""Many trainings at once: which causes, how often, and which hyper-parameters go with each."""
