@@ -50,7 +50,8 @@ def run(job: corpus.Job) -> Row:
             train(dbg.record_loss)
         verdict = str(dbg.diagnose().verdict)
         answers = tuple(
-            Answer(h.cause, str(h.failure_type), h.layer_name, h.step, h.confidence) for h in dbg.explain_failure()
+            Answer(h.cause, str(h.failure_type), h.layer_name, h.step, h.confidence, h.metadata["score"])
+            for h in dbg.explain_failure()
         )
         events = tuple(f"{e.symptom}@{e.layer_name}:{e.step}" for e in dbg.events if not e.is_recovery)
     except Exception as problem:

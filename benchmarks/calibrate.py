@@ -1,40 +1,35 @@
-#!/usr/bin/env python3
-"""Fits the confidences on labelled trainings and writes `neuraldbg/reasoning/calibration.json`.
+"""Fits the confidences on the corpus's fit split and writes `neuraldbg/reasoning/calibration.json`.
 
-    python benchmarks/calibrate.py CASES                 the cases of a folder, seed 0
-    python benchmarks/calibrate.py CASES --seeds 0 1 2   more seeds
-    python benchmarks/calibrate.py CASES --check         leave whole cases out and print the Brier scores, write nothing
+    python -m benchmarks.calibrate                      trains the fit split, about ten minutes on two cores
+    python -m benchmarks.calibrate --rows FILE          from what `benchmarks.accuracy --out FILE` has kept
+    python -m benchmarks.calibrate --rows FILE --check  only says how good the fit is, and writes nothing
 
-A case is a file with LABEL (failure, cause) and build(seed) -> (model, train), where train(record_loss) is a plain
-PyTorch loop. Each runs in a process of its own, with label and proof taken out. Every hypothesis gives one sample:
-its score, and whether its cause is the label's. One curve is fitted for all causes, and an offset for each cause that
-shrinks to nothing where there are few samples: most causes have one case, and a fit of their own would be vain.
+The first hypothesis of every run that is called failed gives one sample: its score, and whether its cause is the
+label's (on a healthy run none is). One curve is fitted for all causes, with an offset for each cause that shrinks to
+nothing where it has few samples. How good that is, is said of base programs that are left out whole: runs of one
+program are alike, and a fit that has seen some of them knows the others.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
-import concurrent.futures
 import json
 import math
 import os
-import subprocess
-import sys
-import types
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from benchmarks.grading import BINS
 
 Array = NDArray[np.float64]
 
 OUT = Path(__file__).parents[1] / "neuraldbg" / "reasoning" / "calibration.json"
 RULES = OUT.parents[1] / "rules"
-HIDDEN = {"LABEL", "PAPER", "truth"}
-SAME = {"warmup_missing": {"learning_rate_too_high"}}  # a label's other right answers
 
 PRIOR = (1.0, -1.5)  # of the common curve; the fit leaves it only for evidence
 CURVE_WIDTH = 1.0  # standard deviation of that prior
@@ -43,116 +38,43 @@ FLATTEST = 0.2  # a higher score is never less sure
 
 
 class Sample(NamedTuple):
-    case: str
+    """One first hypothesis. program: the base program of its run."""
+
+    program: str
     cause: str
     score: float
     right: bool
 
 
-def stripped(source: str) -> ast.Module:
-    """The case without what gives it away."""
-    tree = ast.parse(source)
-    body = tree.body[1:] if ast.get_docstring(tree) else tree.body
-    tree.body = [node for node in body if not _gives_away(node)]
-    return tree
-
-
-def _gives_away(node: ast.stmt) -> bool:
-    if isinstance(node, ast.FunctionDef):
-        return node.name in HIDDEN
-    return isinstance(node, ast.Assign) and any(getattr(t, "id", None) in HIDDEN for t in node.targets)
-
-
-def label_of(source: str) -> str | None:
-    """The cause of a failing case, None of a healthy one."""
-    names: dict[str, object] = {"range": range, "dict": dict, "list": list}
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            try:
-                names[node.targets[0].id] = eval(compile(ast.Expression(node.value), "label", "eval"), dict(names))
-            except Exception:  # a constant that needs the case's own code is none that the label needs
-                continue
-    label = names["LABEL"]
-    assert isinstance(label, dict)
-    cause = label["cause"]
-    return None if cause is None else str(cause)
-
-
-def child(seed: int) -> None:
-    """Train the case that comes on standard input and print its hypotheses as JSON."""
-    import warnings
-
-    import torch
-
-    from neuraldbg import NeuralDbg
-
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    module = types.ModuleType("training")
-    sys.modules["training"] = module
-    exec(compile(stripped(sys.stdin.read()), "training.py", "exec"), module.__dict__)
-    model, train = module.build(seed)
-    with NeuralDbg(model) as dbg:
-        train(dbg.record_loss)
-    found = dbg.diagnose().hypotheses
-    print("\n" + json.dumps([{"cause": h.cause, "score": h.metadata["score"]} for h in found]))
-
-
-def samples_of(path: Path, seed: int, limit: float) -> list[Sample]:
-    source = path.read_text()
-    done = subprocess.run(
-        [sys.executable, __file__, "--child", str(seed)],
-        input=source,
-        capture_output=True,
-        text=True,
-        timeout=limit,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    if done.returncode:
-        raise SystemExit(f"{path.name}: {(done.stderr.strip().splitlines() or ['no output'])[-1]}")
-    cause = label_of(source)
-    right = set() if cause is None else {cause} | SAME.get(cause, set())
-    found = json.loads(done.stdout.strip().splitlines()[-1])
-    return [Sample(path.stem, h["cause"], float(h["score"]), h["cause"] in right) for h in found]
+def samples_of(rows: Iterable[dict[str, Any]]) -> list[Sample]:
+    """Those of the fit split's rows, as `grading.as_json` gives them."""
+    found = []
+    for row in rows:
+        if row["split"] == "fit" and row["verdict"] == "failed" and row["answers"]:
+            top = row["answers"][0]
+            right = top["cause"] in row["causes"]
+            found.append(Sample(row["name"].split("/")[0], top["cause"], float(top["score"]), right))
+    return found
 
 
 def fit(samples: Sequence[Sample]) -> tuple[float, float, dict[str, float]]:
     """(a, b, offset by cause) of the most probable curve: logistic regression with the priors above."""
     causes = sorted({s.cause for s in samples})
-    if not samples:
-        return (*PRIOR, {})
     x = np.zeros((len(samples), 2 + len(causes)))
     for row, s in zip(x, samples, strict=True):
         row[0], row[1], row[2 + causes.index(s.cause)] = s.score, 1.0, 1.0
     y = np.array([float(s.right) for s in samples])
     prior = np.array([*PRIOR, *[0.0] * len(causes)])
     weight = np.array([*[CURVE_WIDTH**-2] * 2, *[OFFSET_WIDTH**-2] * len(causes)])
-    at = newton(x, y, prior, weight)
-    if at[0] < FLATTEST:  # hold the slope there and fit the rest
-        prior[0], weight[0] = FLATTEST, 1e9
-        at = newton(x, y, prior, weight)
+
+    def loss(at: Array) -> tuple[float, Array]:
+        z, away = x @ at, at - prior
+        value = float(np.sum(np.logaddexp(0.0, z) - y * z) + 0.5 * np.sum(weight * away**2))
+        return value, x.T @ (1.0 / (1.0 + np.exp(-np.clip(z, -30, 30))) - y) + weight * away
+
+    bounds = [(FLATTEST, None), *[(None, None)] * (1 + len(causes))]
+    at = minimize(loss, prior, jac=True, method="L-BFGS-B", bounds=bounds).x
     return float(at[0]), float(at[1]), dict(zip(causes, (float(v) for v in at[2:]), strict=True))
-
-
-def newton(x: Array, y: Array, prior: Array, weight: Array) -> Array:
-    """The minimum of the logistic loss plus the prior's square; steps are halved until the sum falls."""
-
-    def loss(at: Array) -> float:
-        z = x @ at
-        return float(np.sum(np.logaddexp(0.0, z) - y * z) + 0.5 * np.sum(weight * (at - prior) ** 2))
-
-    at, now = prior.copy(), loss(prior)
-    for _ in range(100):
-        p = 1.0 / (1.0 + np.exp(-np.clip(x @ at, -30, 30)))
-        gradient = x.T @ (p - y) + weight * (at - prior)
-        step = np.linalg.solve((x.T * (p * (1 - p))) @ x + np.diag(weight), gradient)
-        while np.abs(step).max() > 1e-9 and loss(at - step) > now:
-            step = step / 2
-        if np.abs(step).max() <= 1e-9:
-            break
-        at = at - step
-        now = loss(at)
-    return at
 
 
 def confidence(fitted: tuple[float, float, dict[str, float]], sample: Sample) -> float:
@@ -160,55 +82,72 @@ def confidence(fitted: tuple[float, float, dict[str, float]], sample: Sample) ->
     return 1.0 / (1.0 + math.exp(-(a * sample.score + b + offsets.get(sample.cause, 0.0))))
 
 
+def quality(said: Sequence[float], samples: Sequence[Sample]) -> tuple[float, float]:
+    """(Brier score, expected calibration error in tenths) of confidences."""
+    p, y = np.array(said), np.array([float(s.right) for s in samples])
+    place = np.minimum((p * BINS).astype(int), BINS - 1)
+    apart = sum(abs(float(np.sum(p[place == k] - y[place == k]))) for k in range(BINS))
+    return float(np.mean((p - y) ** 2)), apart / len(samples)
+
+
 def left_out(samples: Sequence[Sample]) -> tuple[float, float]:
-    """Brier score (with whole cases left out, in the fit)."""
-    whole = fit(samples)
-    inside = [(confidence(whole, s) - s.right) ** 2 for s in samples]
-    outside = []
-    for case in sorted({s.case for s in samples}):
-        rest = fit([s for s in samples if s.case != case])
-        outside += [(confidence(rest, s) - s.right) ** 2 for s in samples if s.case == case]
-    return sum(outside) / len(outside), sum(inside) / len(inside)
+    """`quality` where each program's confidences come from a fit on all the others."""
+    said = [0.0] * len(samples)
+    for program in {s.program for s in samples}:
+        fitted = fit([s for s in samples if s.program != program])
+        for k, s in enumerate(samples):
+            if s.program == program:
+                said[k] = confidence(fitted, s)
+    return quality(said, samples)
 
 
-def as_data(samples: Sequence[Sample], runs: int, known: Iterable[str]) -> dict[str, object]:
+def as_data(samples: Sequence[Sample], version: int, known: Iterable[str]) -> dict[str, object]:
     """What calibration.json holds."""
     a, b, offsets = fit(samples)
-    cases = len({s.case for s in samples})
+    programs = len({s.program for s in samples})
+    source = f"benchmarks/calibrate.py on {len(samples)} first hypotheses of {programs} programs"
     return {
-        "source": f"fitted by benchmarks/calibrate.py on {len(samples)} hypotheses of {runs} runs, {cases} cases",
+        "source": f"fitted by {source}, the fit split of corpus version {version}",
         "fallback": {"a": round(a, 4), "b": round(b, 4)},
         "causes": {c: {"a": round(a, 4), "b": round(b + offsets.get(c, 0.0), 4)} for c in sorted(known)},
     }
 
 
+def rows_of(path: Path | None, processes: int) -> tuple[list[dict[str, Any]], int]:
+    """(rows, version of the corpus) from a file, or by training the fit split."""
+    if path is not None:
+        data = json.loads(path.read_text())
+        return data["rows"], data["version"]
+    from benchmarks import corpus
+    from benchmarks.accuracy import measure
+    from benchmarks.grading import as_json
+
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    jobs = [*corpus.runs("fit", "faulty"), *corpus.runs("fit", "healthy")]
+    return [as_json(row) for row in measure(jobs, processes)], corpus.VERSION
+
+
 def main() -> None:
-    if sys.argv[1:2] == ["--child"]:
-        child(int(sys.argv[2]))
-        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, nargs="+")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--limit", type=float, default=120, help="seconds for one training")
+    parser.add_argument("--rows", type=Path, help="a file that benchmarks.accuracy wrote")
+    parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--check", action="store_true", help="only print how good the fit is")
     args = parser.parse_args()
-    paths = sorted(p for folder in args.folder for p in folder.glob("*.py") if "\nLABEL = " in p.read_text())
-    if not paths:
-        raise SystemExit(f"no labelled case (a file with LABEL) in: {', '.join(map(str, args.folder))}")
-    jobs = [(path, seed) for path in paths for seed in args.seeds]
-    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        samples = [s for found in pool.map(lambda job: samples_of(job[0], job[1], args.limit), jobs) for s in found]
+    rows, version = rows_of(args.rows, args.jobs)
+    samples = samples_of(rows)
     if not samples:
-        raise SystemExit("no run gave a hypothesis: there is nothing to fit")
-    outside, inside = left_out(samples)
-    print(f"{len(samples)} hypotheses, Brier {inside:.3f} in the fit, {outside:.3f} with whole cases left out")
-    if args.check:
-        return
-    known = [p.stem for p in RULES.glob("*.py") if not p.stem.startswith("_")]
-    args.out.write_text(json.dumps(as_data(samples, len(jobs), known), indent=1) + "\n")
-    print(f"written: {args.out}")
+        raise SystemExit(f"no run of the fit split in {args.rows or 'the corpus'} gave a hypothesis: nothing to fit")
+    whole = fit(samples)
+    inside, outside = quality([confidence(whole, s) for s in samples], samples), left_out(samples)
+    print(
+        f"{len(samples)} first hypotheses, {sum(s.right for s in samples)} right. Brier score and calibration error: "
+        f"{inside[0]:.3f}, {inside[1]:.3f} in the fit; {outside[0]:.3f}, {outside[1]:.3f} with programs left out"
+    )
+    if not args.check:
+        known = [p.stem for p in RULES.glob("*.py") if not p.stem.startswith("_")]
+        args.out.write_text(json.dumps(as_data(samples, version, known), indent=1) + "\n")
+        print(f"written: {args.out}")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ class Answer:
     layer: str | None
     step: int
     confidence: float
+    score: float = 0.0
 
 
 @dataclass(frozen=True)

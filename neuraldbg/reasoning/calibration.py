@@ -2,7 +2,7 @@
 
 `calibration.json` holds one pair (a, b) for each cause: confidence = 1 / (1 + exp(-(a * score + b))). A rule
 without an entry, such as a plug-in's, stays at or below 0.5 and says "uncalibrated".
-`benchmarks/calibrate.py` writes the file anew from a folder of labelled cases.
+`benchmarks/calibrate.py` writes the file anew from the fit split of the labelled corpus.
 """
 
 from __future__ import annotations

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-import sys
 import warnings
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2]))  # benchmarks/ is no part of the package
 
 from benchmarks import corpus
 from benchmarks.corpus.plan import FAILURES, Label

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2]))  # benchmarks/ is no part of the package
 
 from benchmarks.accuracy_page import picture, written
 from benchmarks.grading import Answer, Row, Share, calibration_error, scores
