@@ -60,6 +60,12 @@ def columns(diagnosis: Diagnosis, sessions: int = 1) -> dict[str, str | int | fl
     return out
 
 
+def claim(diagnosis: Diagnosis) -> tuple[str, str, str | None, int | None]:
+    """What a reader takes from it: verdict, cause, layer, step."""
+    top = shown(diagnosis)
+    return str(diagnosis.verdict), top.cause if top else "none", top.layer_name if top else None, top and top.step
+
+
 def _finite(value: float) -> float:
     return float(value) if math.isfinite(value) else 0.0
 

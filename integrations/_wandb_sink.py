@@ -209,7 +209,7 @@ class WandbSink:
         assert self._contact is not None
         folder = self._report_folder(self._contact)
         spool.write_files(folder, reports(diagnosis))
-        if content.columns(early) != content.columns(diagnosis):
+        if content.claim(early) != content.claim(diagnosis):
             raise Undelivered(
                 f"W&B run {self._contact.id} ended before the session; the run says {early.verdict}, the diagnosis of "
                 f"the whole session is in {folder}: neuraldbg show {folder / 'diagnosis.json'}"

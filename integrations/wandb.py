@@ -9,6 +9,7 @@ Without `autolog`, `NeuralDbg(model, sinks=[WandbSink(run)])` does so for one se
 
 from __future__ import annotations
 
+import atexit
 import functools
 import weakref
 from collections.abc import Callable
@@ -86,8 +87,9 @@ def autolog(
     _flags.update(flags)
     sinks.add_factory(_sink)
     if not _undo:
-        _undo.extend((_wrap_finish(), _wrap_exit()))
+        _undo.extend((_wrap_init(), _wrap_finish(), _wrap_exit()))
     discover.enable(active_runs, _bind_sinks)
+    _watch_exit()
 
 
 def active_runs() -> tuple[str, ...]:
@@ -119,8 +121,36 @@ def _ending(run: wandb.Run, error: tuple[Any, Any, Any] = (None, None, None)) ->
             sink.run_ending(str(run.id))
 
 
+def _watch_exit() -> None:
+    """At the interpreter's exit wandb closes its connection; what is registered later is called before that."""
+    atexit.unregister(_at_exit)
+    atexit.register(_at_exit)
+
+
+def _at_exit() -> None:
+    run = active()
+    if run is not None and _undo:
+        quietly(_ending, run)
+
+
+def _wrap_init() -> Callable[[], None]:
+    """A model that was trained in an earlier run is watched again before its first forward pass in this one."""
+    from neuraldbg.watch import discover
+
+    original: Callable[..., Any] = wandb.init
+
+    @functools.wraps(original)
+    def init(*arguments: Any, **named: Any) -> Any:
+        run = original(*arguments, **named)
+        _watch_exit()
+        quietly(discover.run_started)
+        return run
+
+    return replaced(wandb, "init", init)
+
+
 def _wrap_finish() -> Callable[[], None]:
-    """`wandb.finish()`, a new `init` in place of an old run, and the interpreter's exit come through here too."""
+    """`wandb.finish()` and a new `init` in place of an old run come through here too."""
     original = wandb.Run.finish
 
     @functools.wraps(original)
