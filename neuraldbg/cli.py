@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from neuraldbg.commands.compare import compare
+from neuraldbg.commands.diff import diff
 from neuraldbg.commands.doctor import broken, doctor
 from neuraldbg.commands.explain import explain
+from neuraldbg.commands.push import push
 from neuraldbg.commands.run import run
 from neuraldbg.commands.show import show
 
@@ -37,7 +39,7 @@ def build() -> typer.Typer:
     out = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
     out.callback()(_main)
     out.command(context_settings=PASS_ON)(run)
-    for command in (show, explain, compare, doctor):
+    for command in (show, explain, compare, diff, push, doctor):
         out.command()(command)
     for point in entry_points(group="neuraldbg.commands"):
         try:

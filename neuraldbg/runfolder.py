@@ -143,6 +143,14 @@ def _diagnosis_beside(journal: Path) -> Path:
     return journal.with_name(DIAGNOSIS + journal.stem.removeprefix(JOURNAL) + ".json")
 
 
+def journal_of(session: Path) -> Path | None:
+    """The journal of a session's file, if it lies there."""
+    if session.suffix == ".jsonl":
+        return session
+    path = session.with_name(JOURNAL + session.stem.removeprefix(DIAGNOSIS) + ".jsonl")
+    return path if session.name.startswith(DIAGNOSIS) and is_journal(path) else None
+
+
 def read(path: Path) -> Diagnosis:
     """The Diagnosis of a diagnosis.json, or of a journal (.jsonl), rebuilt where the process was killed.
 

@@ -83,7 +83,7 @@ def rich_report(comparison: Comparison) -> RenderableType:
         table = Table(box=None, padding=(0, 2, 0, 0), title_justify="left")
         table.add_column("failed", justify="right")
         table.add_column("warned", justify="right")
-        table.add_column("cause", overflow="fold", min_width=24)
+        table.add_column("cause", overflow="fold", min_width=27)
         table.add_column("since step", overflow="fold")
         table.add_column("goes with", overflow="fold")
         for cause in _all(comparison):

@@ -30,7 +30,8 @@ def fragment(comparison: Comparison) -> str:
 def _context(comparison: Comparison) -> dict[str, Any]:
     from neuraldbg import __version__
 
-    runs = sorted(comparison.rows, key=lambda row: (row.cause is None, row.cause or "", -(row.confidence or 0.0)))
+    place = {c.cause: k for k, c in enumerate(comparison.causes)}
+    runs = sorted(comparison.rows, key=lambda row: (place.get(row.cause or "", len(place)), -(row.confidence or 0.0)))
     return {
         "version": __version__,
         "headline": counts(comparison),

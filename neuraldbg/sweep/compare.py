@@ -77,7 +77,7 @@ def compare(*sources: str | Path | Iterable[Row]) -> Comparison:
     """
     rows = [row for source in sources for row in (rows_of(str(source)) if isinstance(source, (str, Path)) else source)]
     known = tuple(row for row in rows if row.verdict in DIAGNOSED)
-    names = sorted({name for row in known for name in row.parameters})
+    names = list(dict.fromkeys(name for row in known for name in row.parameters))
     left_out = {name: why for name in names if (why := unusable(known, name))}
     used = tuple(name for name in names if name not in left_out)
     tried = candidates(known, used)

@@ -79,8 +79,15 @@ def folder_rows(top: Path) -> Iterator[Row]:
             raise ValueError(f"{file}: {error}") from error
         typed = command_of(file).get("arguments", [])
         given = arguments([str(a) for a in typed] if isinstance(typed, list) else [])
-        name = str(file.relative_to(top)) if file != top else file.name
-        yield row(diagnosis, name, {**facts_parameters(diagnosis.facts), **given}, str(file))
+        seen = facts_parameters(diagnosis.facts)
+        yield row(diagnosis, _name(file, top), {**given, **{k: seen[k] for k in seen if k not in given}}, str(file))
+
+
+def _name(file: Path, top: Path) -> str:
+    """`sweep/run-3` of `sweep/run-3/diagnosis.json`."""
+    path = file.relative_to(top) if file != top else Path(file.name)
+    alone = path.stem in ("diagnosis", "journal") and path.parent != Path()
+    return str(path.parent if alone else path.with_suffix(""))
 
 
 def row(diagnosis: Diagnosis, name: str, parameters: Mapping[str, Value], where: str = "") -> Row:

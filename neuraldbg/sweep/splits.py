@@ -145,7 +145,10 @@ def gains(labels: Floats, tried: Candidates) -> Floats:
 
 
 def best_splits(has: Bools, tried: Candidates, seed: int = 0) -> list[Split]:
-    """The best split of each parameter, best first; `p` is None where there are too few trainings to say."""
+    """The best split of each parameter, best first; `p` is None where there are too few trainings to say.
+
+    Of several parameters that part the trainings alike (the depth, the number of weights) the first one is kept.
+    """
     if not tried.conditions or not has.any():
         return []
     gain = gains(has[None].astype(np.float64), tried)[0]
@@ -155,8 +158,16 @@ def best_splits(has: Bools, tried: Candidates, seed: int = 0) -> list[Split]:
             best[name] = k
     enough = min(int(has.sum()), int((~has).sum())) >= FEWEST
     chance = permuted(has, tried, seed) if enough else np.zeros(0)
-    out = [_split(has, tried, k, float(gain[k]), chance) for k in best.values()]
+    different = {_parting(tried, k): k for k in reversed(best.values())}  # the first of those that part alike stays
+    out = [_split(has, tried, k, float(gain[k]), chance) for k in sorted(different.values())]
     return sorted(out, key=lambda s: -s.gain)
+
+
+def _parting(tried: Candidates, k: int) -> bytes:
+    """What two splits share that part the same trainings, whichever side is called inside."""
+    holds, known = tried.holds[:, k] & tried.known[:, k], tried.known[:, k]
+    sides = (holds.tobytes(), (known & ~holds).tobytes())
+    return min(sides) + max(sides)
 
 
 def permuted(has: Bools, tried: Candidates, seed: int) -> Floats:

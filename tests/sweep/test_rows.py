@@ -62,16 +62,16 @@ def test_a_folder_gives_a_row_a_session_with_what_was_typed_before_what_was_seen
     journal.event(observed("nan_input", 3))
     journal.points(3, {"loss": 1.0})
     assert list(rows_of(str(tmp_path)))[1] == Row(
-        "a/diagnosis.json",
+        "a",
         "failed",
         "learning_rate_too_high",
         "act1",
         22,
         0.8,
-        {"optimizer": "mine", "learning_rate": 0.5, "weight_decay": 0.0, "momentum": 0.0, "lr": 0.3},
+        {"lr": 0.3, "optimizer": "mine", "learning_rate": 0.5, "weight_decay": 0.0, "momentum": 0.0},
         str(run / "diagnosis.json"),
     )
-    assert next(rows_of(str(tmp_path))).name == "b.jsonl"
+    assert next(rows_of(str(tmp_path))).name == "b"
 
 
 @pytest.mark.parametrize(

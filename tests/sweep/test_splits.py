@@ -87,6 +87,14 @@ def test_trainings_without_a_value_are_left_out_of_its_split_and_weigh_it_down()
     assert whole.gain == pytest.approx(1.0) and some.gain == pytest.approx(0.4)
 
 
+def test_of_parameters_that_part_the_trainings_alike_the_first_is_told():
+    given = rows(depth=[1.0] * 4 + [8.0] * 4, weights=[-10.0] * 4 + [-80.0] * 4, lr=[0.1, 0.2] * 4)
+    has = np.array([False] * 4 + [True] * 4)
+    found = best_splits(has, candidates(given, ["depth", "weights", "lr"]))
+    assert [s.condition.parameter for s in found] == ["depth", "lr"]
+    assert best_splits(has, candidates(given, ["weights", "depth"]))[0].condition.parameter == "weights"
+
+
 def test_the_same_trainings_give_the_same_p_value():
     columns = {"lr": [0.1 * k for k in range(12)]}
     has = [0, 1, 0, 0, 1, 0, 1, 1, 0, 1, 1, 1]
