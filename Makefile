@@ -8,7 +8,7 @@ JUDGE := ../shared/judge/judge.py
 CASES := ../shared/cases
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-services judge bench-overhead bench-memory bench-accuracy wheel clean build up shell down test-docker
+.PHONY: help demo test check coverage docs test-services judge bench-overhead bench-memory bench-accuracy bench-peers calibrate wheel clean build up shell down test-docker
 
 help:  ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,10 +27,14 @@ demo: $(READY)  ## Six trainings on handwritten digits, two healthy and four fai
 test: $(READY)  ## Every test that needs Python alone.
 	$(BIN)/python -m pytest -m "not services"
 
-check: $(READY)  ## Format, lint, types.
+check: $(READY)  ## Format, lint, types, security.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive neuraldbg integrations scripts
+
+coverage: $(READY)  ## The tests, and the share of the code that they run; fails below 60 %.
+	$(BIN)/python -m pytest -m "not services" --cov --cov-report=term
 
 test-services: $(READY)  ## Tests that need a browser or node; installs what is missing.
 	sh tests/services.sh
@@ -49,6 +53,12 @@ bench-memory: $(READY)  ## What watching keeps in memory, over steps and modules
 bench-accuracy: $(READY)  ## Diagnoses on the labelled corpus; writes docs/benchmarks/accuracy.md (about half an hour).
 	$(BIN)/python -m benchmarks.accuracy $(ARGS)
 
+bench-peers: $(READY)  ## Peers on the corpus's test split, each in its own environment; writes docs/benchmarks/peers.md.
+	$(BIN)/python -m benchmarks.peers $(ARGS)
+
+calibrate: $(READY)  ## Fit the confidences on the corpus's fit split (about ten minutes).
+	$(BIN)/python -m benchmarks.calibrate
+
 wheel: $(READY)  ## What ships: the spokes inside, the types and the tests against it.
 	rm -rf build dist
 	$(BIN)/python -m build
@@ -57,8 +67,11 @@ wheel: $(READY)  ## What ships: the spokes inside, the types and the tests again
 	MYPYPATH=build/wheel $(BIN)/mypy --package neuraldbg
 	PYTHONPATH=build/wheel $(BIN)/python -P -m pytest -m "not services"
 
+docs: $(READY)  ## The site, into build/site; a broken link is an error.
+	$(BIN)/mkdocs build --strict --quiet
+
 clean:  ## Remove what builds and runs left behind; .venv stays.
-	rm -rf build dist demo-runs .mypy_cache .ruff_cache .pytest_cache tests/node/node_modules
+	rm -rf build dist demo-runs .coverage .mypy_cache .ruff_cache .pytest_cache tests/node/node_modules
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 build:  ## Build the development image.

@@ -180,7 +180,8 @@ def _execute(options: Options) -> None:
     sys.argv[1:] = options.arguments
     module.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = module
-    exec(code, module.__dict__)
+    # running the user's script is what this is for
+    exec(code, module.__dict__)  # nosec B102
 
 
 def _module(name: str, module: types.ModuleType) -> types.CodeType:
