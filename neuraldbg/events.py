@@ -117,6 +117,7 @@ SYMPTOMS: Mapping[str, Symptom] = MappingProxyType(
         "large_weights": Symptom(_A, _ACT.ANOMALOUS, Phase.PARAMETERS, "the signal grows from layer to layer"),
         "negative_bias": Symptom(_A, _ACT.ANOMALOUS, Phase.PARAMETERS, "a bias outweighs the signal"),
         "identical_units": Symptom(_A, _ACT.ANOMALOUS, Phase.PARAMETERS, "the units of a layer are identical"),
+        "recurrent_decay": Symptom(_A, _ACT.ANOMALOUS, Phase.PARAMETERS, "the recurrent map forgets its state"),
         "zero_factors": Symptom(_A, _ACT.ANOMALOUS, Phase.PARAMETERS, "two zero factors in a row"),
         "norm_over_one": Symptom(_A, _ACT.ANOMALOUS, Phase.ARCHITECTURE, "a norm over a single value"),
         "softmax_over_one": Symptom(_A, _ACT.SATURATED, Phase.ARCHITECTURE, "a softmax over a single value"),
@@ -133,6 +134,7 @@ SYMPTOMS: Mapping[str, Symptom] = MappingProxyType(
         # forward
         "nonfinite_activation": Symptom(_A, _ACT.ANOMALOUS, Phase.FORWARD, "non-finite values in the output"),
         "dead_units": Symptom(_A, _ACT.DEAD, Phase.FORWARD, "units that are zero for every sample"),
+        "stale_statistics": Symptom(_A, _ACT.ANOMALOUS, Phase.FORWARD, "running statistics unlike the batches"),
         "saturation": Symptom(_A, _ACT.SATURATED, Phase.FORWARD, "a bounded activation at its limits"),
         "attention_onehot": Symptom(_A, _ACT.SATURATED, Phase.FORWARD, "attention on a single token"),
         "constant_output": Symptom(_A, _ACT.ANOMALOUS, Phase.FORWARD, "the same output for every sample"),
@@ -145,7 +147,9 @@ SYMPTOMS: Mapping[str, Symptom] = MappingProxyType(
         "loss_spike": Symptom(_O, _OPT.SPIKE, Phase.LOSS, "the loss jumps"),
         "loss_diverging": Symptom(_O, _OPT.DIVERGING, Phase.LOSS, "the loss grows"),
         "loss_oscillating": Symptom(_O, _OPT.OSCILLATING, Phase.LOSS, "the loss swings without falling"),
-        "validation_rise": Symptom(_O, _OPT.DIVERGING, Phase.LOSS, "the validation loss rises, the training loss falls"),
+        "validation_rise": Symptom(
+            _O, _OPT.DIVERGING, Phase.LOSS, "the validation loss rises, the training loss falls"
+        ),
         "loss_plateau": Symptom(_O, _OPT.PLATEAU, Phase.LOSS, "the loss does not fall though above chance"),
         "slow_progress": Symptom(_O, _OPT.PLATEAU, Phase.LOSS, "the loss falls steadily but far too slowly"),
         # gradient
@@ -165,6 +169,7 @@ SYMPTOMS: Mapping[str, Symptom] = MappingProxyType(
         "rate_zero": Symptom(_O, _OPT.PLATEAU, Phase.UPDATE, "the learning rate is zero"),
         "updates_stop": Symptom(_O, _OPT.PLATEAU, Phase.UPDATE, "updates stop while gradients go on"),
         "nonfinite_weight": Symptom(_O, _OPT.DIVERGING, Phase.UPDATE, "weights turn non-finite"),
+        "decay_outweighs": Symptom(_O, _OPT.PLATEAU, Phase.UPDATE, "the gradient only makes up for weight decay"),
         "weights_shrink": Symptom(_O, _OPT.PLATEAU, Phase.UPDATE, "weight decay outweighs the gradient"),
     }
 )

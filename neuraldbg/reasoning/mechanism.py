@@ -32,7 +32,8 @@ MECHANISM: Mapping[str, frozenset[str]] = MappingProxyType(
             "large_weights": ("signal_growth", "saturation", "dead_units", "attention_onehot", *_BURST),
             "negative_bias": ("dead_units", "constant_output", *_STARVE),
             "identical_units": ("loss_plateau", "constant_output", "slow_progress"),
-            "zero_factors": _STARVE,
+            "recurrent_decay": (*_STARVE, "slow_progress"),
+            "zero_factors": (*_STARVE, "dead_units"),
             "norm_over_one": (*_STARVE, "constant_output"),
             "softmax_over_one": (*_STARVE, "constant_output", "saturation"),
             "double_softmax": (*_STARVE, "slow_progress"),
@@ -72,6 +73,7 @@ MECHANISM: Mapping[str, frozenset[str]] = MappingProxyType(
             "stuck_parameter": ("loss_plateau", "slow_progress"),
             "updates_stop": ("loss_plateau", "slow_progress"),
             "nonfinite_weight": _END,
+            "decay_outweighs": (*_STARVE, "constant_output", "weights_shrink", "slow_progress"),
             "weights_shrink": (*_STARVE, "constant_output", "small_weights"),
         }.items()
     }
@@ -93,6 +95,7 @@ _FAILURE: Mapping[str, str] = MappingProxyType(
         "negative_bias": "dead_neurons",
         "output_range": "dead_neurons",
         "small_weights": "vanishing_gradients",
+        "recurrent_decay": "vanishing_gradients",
         "zero_factors": "vanishing_gradients",
         "norm_over_one": "vanishing_gradients",
         "constant_output": "vanishing_gradients",

@@ -75,3 +75,32 @@ def test_decay_just_above_half_of_the_update_dominates() -> None:
 def test_one_of_several_optimizers_is_enough() -> None:
     both = facts(optimizers=(optimizer("Adam", 1e-3), optimizer("SGD", 0.1, weight_decay=0.1)))
     explains(run(observed("loss_diverging", 40), facts=both, series={"update": [0.012] * 60}), step=0)
+
+
+def balance(inside: bool = False, ratio: float = 1.5) -> SemanticEvent:
+    return observed("decay_outweighs", 15, ratio=ratio, taken=None if inside else 0.03, inside=inside)
+
+
+def test_a_balance_far_below_chance_is_learning_all_the_same() -> None:
+    silent(run(balance(), series={"skill": [0.2] * 60}))
+
+
+def test_a_balance_under_violent_updates_is_the_rates() -> None:
+    silent(run(balance(), observed("violent_update", 3, update_lg=0.1), series={"skill": [1.0] * 60}))
+
+
+def test_decay_inside_the_gradient_of_a_loss_that_falls_is_usual_late_in_a_training() -> None:
+    silent(run(balance(inside=True), series={"skill": [0.97**i for i in range(100)]}))
+
+
+def test_a_balance_that_holds_the_loss_far_from_zero_began_with_the_run() -> None:
+    claim = explains(run(balance(), series={"skill": [0.5] * 60}), step=0, failure="optimizer_instability")
+    assert "1.5 times" in claim.summary
+
+
+def test_a_balance_where_chance_is_unknown() -> None:
+    explains(run(balance()), step=0)
+
+
+def test_decay_inside_the_gradient_and_a_loss_that_does_not_fall() -> None:
+    explains(run(balance(inside=True), STUCK), step=15)
