@@ -54,13 +54,8 @@ def test_what_autolog_wrote_comes_back_by_name_and_by_id() -> None:
             mlflow.log_param("lr", 0.01)
             train(bad)
     found, fine = rows()
-    assert (found.name, found.verdict, found.cause, found.layer, found.step) == (
-        "bad=True",
-        "failed",
-        "nan_in_input",
-        "0",
-        10,
-    )
+    assert (found.name, found.verdict, found.cause, found.step) == ("bad=True", "failed", "nan_in_input", 10)
+    assert (found.layer or "none") == mlflow.get_run(found.where).data.tags["neuraldbg.layer"]
     assert found.confidence is not None and 0 < found.confidence <= 1
     assert (fine.verdict, fine.cause, fine.layer, fine.step, fine.confidence) == ("healthy", None, None, None, None)
     assert rows(f"mlflow:{run.info.experiment_id}") == [found, fine]
