@@ -148,6 +148,7 @@ class StepRecord:
     window: sampled steps in the window that unit activity is counted over.
     cosine: of this step's fresh gradient with the one before (on a sample of elements).
     culprit: the operator behind first_bad, in the one step that was replayed.
+    alike: in the first sampled step, matrices whose units (rows) were equal, and not zero, when the session began.
     """
 
     step: int
@@ -169,6 +170,7 @@ class StepRecord:
     window: int | None = None
     seconds: float | None = None
     culprit: Culprit | None = None
+    alike: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

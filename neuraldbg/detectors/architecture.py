@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, replace
 
-from neuraldbg.detectors._common import weight_layers
+from neuraldbg.detectors._common import lg, weight_layers
 from neuraldbg.events import SemanticEvent, observed
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
@@ -89,5 +89,15 @@ def _eval_mode(
     since = record.step if state.evaluating == 0 else state.since
     state = replace(state, evaluating=state.evaluating + 1, since=since)
     if state.evaluating == EVAL_STEPS:
-        events = [*events, observed("eval_mode", since, modules=len(modes))]
+        events = [*events, observed("eval_mode", since, modules=len(modes), rms_lg=_let_through(record, facts))]
     return state, events
+
+
+def _let_through(record: StepRecord, facts: RunFacts) -> float | None:
+    """lg of the largest rms that a batch norm in eval mode puts out; near 0 where its statistics fit the input."""
+    rms = [
+        s.rms
+        for m in facts.modules
+        if "BatchNorm" in m.kind and (s := record.layers.get(m.name)) is not None and not s.training and s.finite
+    ]
+    return lg(max(rms)) if rms else None

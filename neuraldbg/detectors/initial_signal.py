@@ -15,6 +15,7 @@ GAIN_LG = 0.9  # decades per layer; the worst single layer of healthy nets has 0
 LAYERS = 3
 DEPTH_LG = 1.5  # decades from the first to the last hidden layer; healthy nets stay within 0.66
 RECURRENT = 1e3  # times the input's size: a stable recurrent map stays near one
+FORGETS = 0.4  # gain of a recurrent matrix, rms x sqrt(width); the usual start has 0.58, an orthogonal one 1
 GROWS = 1.2  # times its input: a block that takes part in the growth
 JOINED = 1.02  # times what the layer before gave: a sum with another branch; in a plain stack both are equal
 JOINS = 3  # such sums in a forward pass; one or two are a skip around the whole, or joined inputs
@@ -30,7 +31,7 @@ def step(state: bool, record: StepRecord, facts: RunFacts) -> tuple[bool, list[S
         return state, []
     if record.step > 1:
         return True, []
-    events = _recurrent(record, facts)
+    events = [*_recurrent(record, facts), *_forgetting(record, facts)]
     layers = [
         (m.name, s) for m, _ in weight_layers(facts) if (s := record.layers.get(m.name)) is not None and not m.recurrent
     ]
@@ -99,4 +100,19 @@ def _recurrent(record: StepRecord, facts: RunFacts) -> list[SemanticEvent]:
         and s.inputs_rms
         and s.inputs_finite
         and not s.rms <= RECURRENT * max(s.inputs_rms, 1e-3)
+    ]
+
+
+def _forgetting(record: StepRecord, facts: RunFacts) -> list[SemanticEvent]:
+    """Plain recurrences only: the gates of an LSTM or GRU carry the state whatever the size of their weights."""
+    plain = {m.name for m in facts.modules if m.recurrent and m.kind in ("RNN", "RNNCell") and m.name in record.layers}
+    gains = [
+        (p.module, p.rms * p.numel**0.25)  # a square matrix: its width is the root of its elements
+        for p in facts.parameters
+        if p.module in plain and "weight_hh" in p.name and p.rms
+    ]
+    return [
+        observed("recurrent_decay", record.step, name, gain=gain)
+        for name, gain in dict(reversed(gains)).items()
+        if gain < FORGETS
     ]

@@ -8,7 +8,7 @@ How it looks
     At step 0 the signal changes by a decade per layer; or a hidden layer has no active unit at all although no
     bias and no input offset explains it. The loss stays at chance. Or the gradient falls fivefold or more from layer
     to layer, from the first steps on, though no activation is bounded; the loss may leave chance late, when the
-    weights have grown.
+    weights have grown. Or all units of most layers start with the same weights.
 
 What speaks against it
     A residual branch that starts at zero on purpose; a loss that falls; inputs of a scale or offset that does the
@@ -25,6 +25,7 @@ Reference
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.events import SemanticEvent
@@ -34,6 +35,7 @@ from neuraldbg.run import Run
 ALL_DEAD = 0.9  # of a hidden layer before any update: nothing passes; healthy runs have 0.42 at most
 USUAL_LG = 0.75  # decades that a healthy layer changes the signal by, at most
 SLOPE = 0.7  # decades of gradient per layer; healthy nets reach 0.64 (evidence of labelled runs)
+LEARNT = 0.1  # of chance: where the loss ends below, the units have parted in time
 GROWTH = 0.6  # decades by the steepest single layer of a stack in which depth adds up to 1.5 and more
 OFFSET = 7.5  # mean / standard deviation of the inputs, beyond which the inputs explain dead units
 
@@ -42,6 +44,10 @@ REMEDY = "initialise by the fan-in (torch.nn.init.kaiming_normal_ for ReLU, xavi
 
 
 def bad_initialisation(run: Run) -> Iterator[Claim]:
+    equal = run.first("identical_units")
+    if equal is not None and value(equal, "layers", 0.0) > 0 and not (run.skill is not None and run.skill < LEARNT):
+        yield _alike(run, equal)
+        return
     if not not_learning(run) and not late_start(run):
         return
     small, alike = run.first("small_weights"), run.first("identical_units")
@@ -63,6 +69,12 @@ def bad_initialisation(run: Run) -> Iterator[Claim]:
         yield _claim(run, dead, "dead_neurons", "no unit of this layer is active before the first update", 0.6)
     elif alike is not None:
         yield _claim(run, alike, "optimizer_instability", "units that start equal stay equal", 0.3)
+
+
+def _alike(run: Run, equal: SemanticEvent) -> Claim:
+    """Weights were compared before the first update: each of these layers starts as one unit, repeated."""
+    summary = f"all units of {value(equal, 'layers', 1.0):.0f} layers start with the same weights"
+    return replace(_claim(run, equal, "optimizer_instability", summary, 0.3), exact=True, strength=None)
 
 
 def _starved(run: Run) -> SemanticEvent | None:

@@ -5,7 +5,8 @@ What it is
     pass called model.eval() and nothing called model.train() again.
 
 How it looks
-    All dropout and batch-norm modules that train report training=False in training steps.
+    All dropout and batch-norm modules that train report training=False in training steps. A batch norm whose running
+    statistics do not fit its input, since no training step ever updates them, lets the signal through unscaled.
 
 What speaks against it
     A frozen backbone in eval mode is intended; so is fine-tuning with frozen statistics.
@@ -25,6 +26,8 @@ from neuraldbg.diagnosis import Claim
 from neuraldbg.reasoning.outcome import lasting, loss_ruined, not_learning, value
 from neuraldbg.run import Run
 
+OFF_LG = 1.0  # decades of a norm's output above one; with statistics that fit it is about one
+
 
 def eval_mode_during_training(run: Run) -> Iterator[Claim]:
     mode = next(lasting(run, "eval_mode"), None)
@@ -42,5 +45,5 @@ def eval_mode_during_training(run: Run) -> Iterator[Claim]:
         summary=f"{count:.0f} modules behave as in evaluation" if count else "",
         refuted_by="training=True in one of these modules",
         exact=True,
-        outcome=not_learning(run),
+        outcome=not_learning(run) or value(mode, "rms_lg", 0.0) > OFF_LG,
     )

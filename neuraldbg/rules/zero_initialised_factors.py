@@ -22,15 +22,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
-from neuraldbg.reasoning.outcome import STARVED, lasting
+from neuraldbg.events import SemanticEvent
+from neuraldbg.reasoning.outcome import STARVED, lasting, value
 from neuraldbg.run import Run
+
+ALL = 0.9  # of a layer's units
 
 
 def zero_initialised_factors(run: Run) -> Iterator[Claim]:
     zero = run.first("zero_factors")
     if zero is None:
         return
-    cut = tuple(lasting(run, "zero_gradient", "loss_plateau"))
+    cut = (*lasting(run, "zero_gradient", "loss_plateau"), *_silenced(run, zero))
     yield Claim(
         cause="zero_initialised_factors",
         failure_type="vanishing_gradients",
@@ -44,3 +47,10 @@ def zero_initialised_factors(run: Run) -> Iterator[Claim]:
         exact=True,
         outcome=bool(cut),
     )
+
+
+def _silenced(run: Run, zero: SemanticEvent) -> list[SemanticEvent]:
+    """A layer right behind the two that is dead for good: a branch that is lost while the rest learns around it."""
+    behind = (zero.layer_name, zero.metadata.get("other"))
+    dead = lasting(run, "dead_units")
+    return [e for e in dead if e.metadata.get("previous") in behind and value(e, "share", 0.0) >= ALL]

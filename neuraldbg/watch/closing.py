@@ -141,6 +141,7 @@ def sampled(session: Session) -> None:
             cosine=got["cosine"][0] if got["cosine"] else None,
             window=window,
             culprit=culprit,
+            alike=tuple(map(session.names.parameter, session.parameters.alike)) if session.sampled_count == 1 else (),
             loss_scale=scale if isinstance(session.scale, Tensor) else None,
         )
     )

@@ -63,6 +63,7 @@ class ParameterWatch:
         self.snapshot_step: int | None = None
         self.most = SAMPLE
         self.lazy = False  # whether parameters still wait for their shape
+        self.alike: list[int] = []  # matrices whose units started equal
         self.sharded = False  # whether some are spread over ranks: then only this rank's part is measured
         self.left_out: dict[str, str] = {}  # parameters that cannot be measured, by name, with what they are
 
@@ -82,6 +83,8 @@ class ParameterWatch:
                     continue
                 self.sharded = self.sharded or x is not p
                 self.index[id(p)] = len(self.items)
+                if p.requires_grad and x is p and units_alike(x):
+                    self.alike.append(len(self.items))
                 start = x.detach().float() if x.numel() else None
                 facts = ParameterFacts(
                     mean=float(start.mean()) if start is not None and p.dim() == 1 else None,
@@ -304,6 +307,15 @@ class ParameterWatch:
     def reset_step(self) -> None:
         for w in self.items:
             w.consumed_norm, w.carried = None, False
+
+
+def units_alike(p: Tensor) -> bool:
+    """Whether the units (rows) of a matrix are equal and not zero; of many rows up to eight are compared."""
+    if p.dim() < 2 or p.shape[0] < 2 or not p.numel():
+        return False
+    rows = p.detach()[:: -(-p.shape[0] // 8)].flatten(1).float()
+    apart, high = torch.stack([(rows - rows[0]).abs().amax(), rows.abs().amax()]).tolist()
+    return bool(apart == 0 and 0 < high < math.inf)
 
 
 def has_part(p: Tensor) -> bool:

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import math
 from functools import partial
+
+import pytest
 
 from neuraldbg.detectors import architecture
 from neuraldbg.record import ModuleFacts, RunFacts, StepRecord
@@ -143,6 +146,19 @@ def test_ten_steps_in_eval_mode_are_dated_from_the_first() -> None:
     (event,) = found([seen("bn", step=k, training=k < 5) for k in range(30)], facts=MODEL)
     assert (event.symptom, event.layer_name, event.step) == ("eval_mode", None, 5)
     assert event.metadata["modules"] == 1
+
+
+@pytest.mark.parametrize("rms", [1.0, 150.0])
+def test_what_the_norms_let_through_in_eval_mode_goes_with_it(rms: float) -> None:
+    layers = {"bn": layer_stats(rms, training=False)}
+    (event,) = found([record(k, layers=layers) for k in range(10)], facts=MODEL)
+    assert event.metadata["rms_lg"] == pytest.approx(math.log10(rms))
+
+
+def test_dropout_alone_lets_nothing_through() -> None:
+    alone = facts(DROPOUT, parameters=(parameter("fc.weight"),))
+    (event,) = found([seen("drop", step=k, training=False) for k in range(10)], facts=alone)
+    assert event.metadata["rms_lg"] is None
 
 
 def test_the_tenth_step_in_eval_mode_is_enough() -> None:

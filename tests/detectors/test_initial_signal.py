@@ -178,3 +178,29 @@ def test_sums_that_the_graph_does_not_show_are_known_by_the_sizes() -> None:
 def test_the_share_of_the_weights_in_the_growth_is_told() -> None:
     (event,) = events(0.6, 0.6, 0.6, 0.6, 0.6)
     assert event.metadata["weights_lg"] == pytest.approx(3.0) and event.metadata["residual"] is False
+
+
+def recurrence(kind: str, gain: float, name: str = "weight_hh_l0") -> list[Any]:
+    net = facts(
+        module("rnn", 0, kind=kind, recurrent=True),
+        parameters=(
+            parameter("rnn.weight_ih_l0", numel=4 * 64, rms=0.01),
+            parameter(f"rnn.{name}", numel=64 * 64, rms=gain / 8),
+        ),
+    )
+    return found([record(0, layers={"rnn": layer_stats()})], facts=net)
+
+
+@pytest.mark.parametrize(("kind", "gain"), [("RNN", 0.577), ("RNN", 1.0), ("RNN", 0.41), ("LSTM", 0.05), ("GRU", 0.05)])
+def test_usual_recurrent_matrices_and_gated_cells_keep_their_state(kind: str, gain: float) -> None:
+    assert recurrence(kind, gain) == []
+
+
+def test_a_small_input_matrix_is_no_recurrence() -> None:
+    assert recurrence("RNN", 0.1, name="weight_ih_l1") == []
+
+
+def test_a_recurrent_matrix_far_below_gain_one_forgets() -> None:
+    (event,) = recurrence("RNN", 0.15)
+    assert (event.symptom, event.layer_name, event.step) == ("recurrent_decay", "rnn", 0)
+    assert event.metadata == {"gain": pytest.approx(0.15)}

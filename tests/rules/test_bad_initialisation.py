@@ -139,3 +139,14 @@ def test_a_stack_in_which_each_layer_grows_the_signal_a_little_too_much() -> Non
 def test_a_function_that_grows_what_good_weights_give_it_is_another_cause() -> None:
     growth, steep = observed("signal_growth", 0, "0", **STACK), observed("function_growth", 0, "1", gain_lg=1.5)
     silent(run(growth, steep, observed("loss_plateau", 90, skill=8.0)))
+
+
+def test_units_that_started_alike_and_parted_in_time_are_only_noted() -> None:
+    equal = observed("identical_units", 0, "fc1", share=1.0, layers=3)
+    silent(run(equal, series={"skill": [max(0.05, 0.9**i) for i in range(100)]}))
+
+
+def test_units_that_start_alike_slow_a_loss_that_falls() -> None:
+    equal = observed("identical_units", 0, "fc1", share=1.0, layers=3)
+    slow = {"skill": [max(0.5, 0.99**i) for i in range(100)]}
+    explains(run(equal, series=slow), layer="fc1", step=0, failure="optimizer_instability")
