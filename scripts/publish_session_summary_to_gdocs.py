@@ -93,8 +93,9 @@ def service(key: Mapping[str, str], endpoint: str | None) -> Any:
 def publish(lines: Sequence[Line], document: str, key: Mapping[str, str], mode: str, endpoint: str | None) -> str:
     """Write the lines and say what was done. Raises Refused with what to do about it."""
     docs = service(key, endpoint).documents()
-    from google.auth.exceptions import GoogleAuthError
+    from google.auth.exceptions import GoogleAuthError, TransportError
     from googleapiclient.errors import HttpError
+    from httplib2.error import HttpLib2Error
 
     try:
         found = docs.get(documentId=document).execute(num_retries=RETRIES)
@@ -115,10 +116,11 @@ def publish(lines: Sequence[Line], document: str, key: Mapping[str, str], mode: 
         docs.batchUpdate(documentId=document, body=body).execute(num_retries=RETRIES)
     except HttpError as error:
         raise Refused(_refusal(error.status_code, error.reason, document, key["client_email"])) from error
-    except GoogleAuthError as error:
-        raise Refused(f"Google does not accept the service account's key ({error}); make a new one") from error
-    except OSError as error:
+    except (TransportError, HttpLib2Error, OSError) as error:
         raise Refused(f"Google cannot be reached ({error}); try again later") from error
+    except GoogleAuthError as error:
+        said = error.args[0] if error.args else error
+        raise Refused(f"Google does not accept the service account's key ({said}); make a new one") from error
     done = "replaced by" if mode == "replace" else "continued with"
     return f"{found.get('title', document)!r} was {done} {len(lines)} lines"
 
