@@ -13,6 +13,7 @@ from neuraldbg.events import (
     OptimizerHealth,
     SemanticEvent,
 )
+from neuraldbg.failure import TrainingFailed
 
 if TYPE_CHECKING:
     from neuraldbg.settings import Settings
@@ -50,6 +51,7 @@ __all__ = [
     "OptimizerHealth",
     "SemanticEvent",
     "Settings",
+    "TrainingFailed",
     "Verdict",
     "compare",
 ]

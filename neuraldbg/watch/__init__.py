@@ -25,6 +25,7 @@ from neuraldbg.trace import EventLog, Trace
 from neuraldbg.watch import signals, structure
 from neuraldbg.watch.refresh import leave_out
 from neuraldbg.watch.session import Session, log, strict
+from neuraldbg.watch.stopping import OnFailure, Stopper
 
 __all__ = ["NeuralDbg"]
 
@@ -38,6 +39,8 @@ class NeuralDbg:
 
     models: modules, or one mapping of names to modules. settings: a `Settings`; single fields may be given by name
     (``NeuralDbg(model, dense_steps=100)``). sinks: where events and the diagnosis go, see `neuraldbg.sinks`.
+    on_failure: where the training cannot recover (weights that are not finite, say), end the session, hand the
+    diagnosis over, and then "raise" a `TrainingFailed`, "stop" (set `should_stop`), or call a function with it.
     Raises TypeError for what is no module and ValueError for a model without parameters.
     """
 
@@ -48,6 +51,7 @@ class NeuralDbg:
         *models: nn.Module | Mapping[str, nn.Module],
         settings: Settings | None = None,
         sinks: Sequence[sinks.Sink] | None = None,
+        on_failure: OnFailure | None = None,
         **fields: Any,
     ) -> None:
         if settings is not None and not isinstance(settings, Settings):
@@ -59,6 +63,7 @@ class NeuralDbg:
         changes = {**(settings.model_dump(exclude_unset=True) if settings is not None else {}), **fields}
         self.settings = make(**changes)
         self._sinks = sinks
+        self._stopper = Stopper(on_failure)
         self._automatic = False
         self._session = Session(self.settings, self._take)
         self._trace = Trace(self.settings, reasoning.detectors())
@@ -194,7 +199,9 @@ class NeuralDbg:
 
     def _take(self, record: StepRecord, facts: RunFacts) -> None:
         """One record from the watcher: to the detectors, and its numbers to the sinks."""
-        self._trace.feed(record, facts)
+        new = self._trace.feed(record, facts)
+        if self._stopper.look(record, new):
+            self._stopper.ask(self)
         if self._fanout is not None:
             if facts is not self._told_facts:
                 self._told_facts = facts
@@ -226,6 +233,11 @@ class NeuralDbg:
             raise ValueError(f"steps count from 0, got {_shown(value)}")
         if self._session.live:
             self._session.set_step(int(value))
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether `on_failure` was given and the training failed for good: a loop of yours may end here."""
+        return self._stopper.should_stop
 
     @property
     def events(self) -> EventLog:

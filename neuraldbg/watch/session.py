@@ -31,6 +31,7 @@ from neuraldbg.watch.parameters import ParameterWatch, rates_of
 from neuraldbg.watch.refresh import owner_of, refresh, signature
 from neuraldbg.watch.replay import Replay
 from neuraldbg.watch.rerun import sequence
+from neuraldbg.watch.stopping import asked_for
 
 log = logging.getLogger("neuraldbg")
 
@@ -59,7 +60,7 @@ def guarded(method: Callable[P, R]) -> Callable[P, R | None]:
         try:
             return method(*args, **kwargs)
         except Exception as error:
-            if strict():
+            if strict() or asked_for(error):
                 raise
             session.fail(error)
             return None
