@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import wandb
 
 from neuraldbg.integrations.wandb import autolog
 
+from .loopback import KEY, Fault, Server
 from .offline_log import Log, settled
 
 FOLDERS = ("WANDB_DATA_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_ARTIFACT_DIR")
@@ -32,6 +36,11 @@ def _folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("WANDB__DISABLE_STATS", "true")
         yield
         wandb.teardown()
+
+
+def own_service(**more: str) -> dict[str, str]:
+    """The environment for a process of its own: wandb would have it share this one's service, by a variable."""
+    return {**{k: v for k, v in os.environ.items() if k != "WANDB_SERVICE"}, **more}
 
 
 @pytest.fixture(name="store", autouse=True)
@@ -65,3 +74,44 @@ def _told() -> Callable[[Any], Log]:
         return settled(path)
 
     return told
+
+
+@pytest.fixture(name="server")
+def _server() -> Iterator[Server]:
+    """A server on loopback; what it was asked and did not know fails the test."""
+    server = Server()
+    yield server
+    server.fault = Fault()
+    server.close()
+    assert server.unknown == []
+
+
+@pytest.fixture(name="online")
+def _online(server: Server, tmp_path: Path) -> Callable[..., Any]:
+    """online(**options): a run on the loopback server; `seconds` bounds its finish, as a user may set it."""
+
+    def online(seconds: float = 20.0, **options: Any) -> Any:
+        settings = wandb.Settings(base_url=server.url, api_key=KEY, finish_timeout=seconds)
+        return wandb.init(**{"project": "p", "mode": "online", "dir": str(tmp_path), "settings": settings, **options})
+
+    return online
+
+
+@pytest.fixture(name="elsewhere")
+def _elsewhere(server: Server, tmp_path: Path) -> Callable[..., str]:
+    """elsewhere(*arguments): Python in a process of its own that knows the server; what it printed, both ways."""
+
+    def elsewhere(*arguments: str, code: int = 0) -> str:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=tmp_path,
+            env=own_service(WANDB_MODE="online", WANDB_BASE_URL=server.url, WANDB_API_KEY=KEY),
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    return elsewhere

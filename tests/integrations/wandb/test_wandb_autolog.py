@@ -20,6 +20,7 @@ from neuraldbg import NeuralDbg
 from neuraldbg.integrations.wandb import WandbSink, autolog
 from neuraldbg.sinks import Undelivered
 
+from .conftest import own_service
 from .offline_log import settled
 
 STEPS = 20
@@ -287,6 +288,7 @@ def test_the_last_run_is_told_when_the_interpreter_exits(tmp_path: Path, after: 
     result = subprocess.run(
         [sys.executable, "-W", "default", "-c", textwrap.dedent(SCRIPT).format(after=after)],
         cwd=tmp_path,
+        env=own_service(),
         capture_output=True,
         text=True,
         timeout=120,
@@ -310,6 +312,7 @@ def test_after_a_kill_the_journal_beside_the_run_gives_the_diagnosis(tmp_path: P
     result = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(SCRIPT).format(after=after)],
         cwd=tmp_path,
+        env=own_service(),
         capture_output=True,
         timeout=120,
         check=False,
