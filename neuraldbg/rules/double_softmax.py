@@ -36,7 +36,7 @@ def double_softmax(run: Run) -> Iterator[Claim]:
     yield Claim(
         cause="double_softmax",
         failure_type="saturated_activations",
-        layer_name=twice.layer_name,
+        layer_name=twice.layer_name or _softmax(run),
         step=twice.step,
         predicts=STARVED,
         evidence_for=(twice, *lasting(run, "loss_plateau", "slow_progress")),
@@ -46,3 +46,9 @@ def double_softmax(run: Run) -> Iterator[Claim]:
         exact=True,
         outcome=not_learning(run) or (skill is not None and skill > FLOOR),
     )
+
+
+def _softmax(run: Run) -> str | None:
+    """The module whose probabilities the loss gets: the softmax at the output, or the layer that one is called on."""
+    ends = [m for m in run.facts.modules if m.activation == "softmax" and m.position == "output"]
+    return max(ends, key=lambda m: m.order or 0).name if ends else None
