@@ -486,7 +486,7 @@ def test_an_mlflow_run_ends_also_where_the_diagnosis_at_its_end_is_interrupted(m
         info = type("Info", (), {"run_id": "1"})
 
     ended_runs = []
-    monkeypatch.setattr(spoke, "_quietly", stop)
+    monkeypatch.setattr(spoke, "quietly", stop)
     monkeypatch.setattr(mlflow, "active_run", Run)
     monkeypatch.setattr(mlflow, "end_run", lambda *given: ended_runs.append(given))
     monkeypatch.setattr(mlflow.ActiveRun, "__exit__", lambda self, *error: ended_runs.append(error))
