@@ -37,6 +37,7 @@ class Claim:
     strength: the smallest margin of the conditions in log10 units to the healthy extreme (None for an exact fact).
     exact: the claim rests on an exact fact and needs no threshold.
     outcome: the training was hurt (not falling, non-finite, capacity lost, ...); False makes it a note.
+    advice: a note that says what else is known; it leaves a healthy run healthy.
     """
 
     cause: str
@@ -52,6 +53,7 @@ class Claim:
     exact: bool = False
     strength: float | None = None
     outcome: bool = True
+    advice: bool = False
 
     @property
     def root(self) -> SemanticEvent | None:

@@ -149,6 +149,9 @@ class StepRecord:
     cosine: of this step's fresh gradient with the one before (on a sample of elements).
     culprit: the operator behind first_bad, in the one step that was replayed.
     alike: in the first sampled step, matrices whose units (rows) were equal, and not zero, when the session began.
+    samples: indices into the data set of this step's batch, as a DataLoader's sampler gave them (None: not known).
+    divided: a backward pass of this step began from a loss times a constant (a division by the accumulation count).
+    validation: the loss on other data that the user recorded since the step before.
     """
 
     step: int
@@ -171,6 +174,9 @@ class StepRecord:
     seconds: float | None = None
     culprit: Culprit | None = None
     alike: tuple[str, ...] = ()
+    samples: tuple[int, ...] | None = None
+    divided: bool | None = None
+    validation: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +187,8 @@ class ModuleFacts:
     the activation is a function called on this module's output (found in the graph), not a module.
     position: input, hidden or output. norm_over: how many values a norm divides over. recurrent: RNN, LSTM, GRU.
     container: its output is its last child's, so that it has no numbers of its own. has_children: it holds modules.
+    without_grad: it ran inside a training forward, and only where gradients were off.
+    running_rms: what a batch norm's running statistics take its input's rms for; known at the end.
     """
 
     name: str
@@ -198,6 +206,8 @@ class ModuleFacts:
     container: bool = False
     has_children: bool = False
     dtype: str = "float32"
+    without_grad: bool = False
+    running_rms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,12 +230,15 @@ class ParameterFacts:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerFacts:
+    """An optimizer that stepped. `fresh`: its own step counter said 1 after the first step (None: it has none)."""
+
     kind: str
     rates: tuple[float, ...]
     eps: float | None = None
     weight_decay: float = 0.0
     momentum: float = 0.0
     parameters: int = 0
+    fresh: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,8 @@ class Run:
     """Read-only view of one training.
 
     series: loss, skill (the loss operator's own loss / chance), gradient_norm, rate (largest group),
-    update (median over weight tensors of lg rms(dw)/rms(w)), cosine; each lg-free unless its name says so.
+    update (median over weight tensors of rms(dw)/rms(w)), cosine, validation (where recorded), rows (samples a step);
+    each lg-free unless its name says so.
     steps: how many were seen. last_finite: the last step before anything was non-finite.
     """
 

@@ -88,6 +88,8 @@ class Trace:
             "cosine": record.cosine,
             "update": update,
             "skill": skill,
+            "validation": record.validation,
+            "rows": _rows(record),
         }
         for name, value in values.items():
             if value is not None and math.isfinite(value):
@@ -118,6 +120,11 @@ class Trace:
             steps=self.steps,
             finished=finished,
         )
+
+
+def _rows(record: StepRecord) -> float | None:
+    """Samples that this step's update has seen: the batch, times the micro-batches that were accumulated."""
+    return float(max(x.rows for x in record.inputs) * max(1, record.backwards)) if record.inputs else None
 
 
 def skill_of(stats: LossStats | None) -> float | None:

@@ -1,6 +1,6 @@
 """Which layer made the first NaN? detect_anomaly points at another one.
 
-Asked in: pytorch/pytorch#160016, pytorch/pytorch#1274, pytorch/pytorch#182156, pytorch/pytorch#86362, neosr-project/neosr#87
+Asked in: pytorch/pytorch#160016, pytorch/pytorch#1274, pytorch/pytorch#182156, neosr-project/neosr#87
 What is wrong: block 2 takes the logarithm of 6 plus its signal. As the weights grow, a sample gets below -6 there: NaN,
 which all later blocks only pass on.
 """

@@ -19,7 +19,7 @@ class Siamese(nn.Module):
         self.encoder = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 8))
 
     def forward(self, left: Tensor, right: Tensor) -> Tensor:
-        difference = self.encoder(left) - self.encoder(right)
+        difference: Tensor = self.encoder(left) - self.encoder(right)
         return difference.pow(2).sum(1).sqrt()
 
 

@@ -13,7 +13,7 @@ from torch import nn
 from neuraldbg import NeuralDbg
 
 
-def main(steps: int = 120, accumulated: int = 16) -> NeuralDbg:
+def main(steps: int = 70, accumulated: int = 16) -> NeuralDbg:
     torch.manual_seed(0)
     model, teacher = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 4)), nn.Linear(16, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)

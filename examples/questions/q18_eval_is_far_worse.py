@@ -15,9 +15,7 @@ from neuraldbg import NeuralDbg
 
 def main(steps: int = 150) -> NeuralDbg:
     torch.manual_seed(0)
-    model = nn.Sequential(
-        nn.Linear(16, 64), nn.BatchNorm1d(64, momentum=0.001), nn.ReLU(), nn.Linear(64, 4)
-    )
+    model = nn.Sequential(nn.Linear(16, 64), nn.BatchNorm1d(64, momentum=0.001), nn.ReLU(), nn.Linear(64, 4))
     teacher = nn.Linear(16, 4)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     with NeuralDbg(model) as dbg:

@@ -21,8 +21,8 @@ from neuraldbg import NeuralDbg
 def main(steps: int = 60) -> NeuralDbg:
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as folder:
-        store = dist.FileStore(str(Path(folder) / "store"), 1)
-        dist.init_process_group("gloo", store=store, rank=0, world_size=1)  # one rank of the job
+        place = f"file://{Path(folder) / 'store'}"
+        dist.init_process_group("gloo", init_method=place, rank=0, world_size=1)  # one rank of the job
         try:
             return train(DistributedDataParallel(nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))), steps)
         finally:

@@ -26,7 +26,7 @@ def main(steps: int = 60) -> NeuralDbg:
             loss.backward()
             optimizer.step()
             total = total + loss  # keeps every loss's graph alive
-    print(f"mean loss: {float(total) / steps:.3f}")
+    print(f"mean loss: {float(torch.as_tensor(total).detach()) / steps:.3f}")
     return dbg
 
 

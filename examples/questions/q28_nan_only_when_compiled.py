@@ -8,7 +8,7 @@ What is wrong: the compiler made a wrong program of a right model. Here a small 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -31,7 +31,7 @@ def miscompile(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Calla
 def main(steps: int = 60) -> NeuralDbg:
     torch.manual_seed(0)
     model, teacher = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)), nn.Linear(16, 4)
-    compiled = torch.compile(model, backend=miscompile)
+    compiled = cast(nn.Module, torch.compile(model, backend=miscompile))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     with NeuralDbg(compiled) as dbg:
         for _ in range(steps):

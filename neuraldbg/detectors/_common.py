@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from typing import Any
 
-from neuraldbg.record import LayerStats, ModuleFacts, ParameterFacts, RunFacts, StepRecord
+from neuraldbg.record import InputStats, LayerStats, ModuleFacts, ParameterFacts, RunFacts, StepRecord
 
 FLOOR = 1e-30  # below any float32 statistic that is not zero
 
@@ -67,3 +68,20 @@ def previous_layer(facts: RunFacts, name: str) -> str | None:
 def clean(record: StepRecord) -> bool:
     """Whether this step's statistics can be used: sampled, and nothing non-finite in it."""
     return record.sampled and record.first_bad is None
+
+
+LISTED = 8  # samples that an event names at most
+
+
+def batch_of(record: StepRecord, x: InputStats | None, rows: Sequence[int] = ()) -> dict[str, Any]:
+    """Which batch it was: its fingerprint (None where it is not finite) and, where the sampler is known, its samples.
+
+    rows: the samples to blame within the batch; none: the batch as a whole.
+    """
+    out: dict[str, Any] = {}
+    if record.samples is not None:
+        chosen = rows or range(len(record.samples))
+        out["samples"] = tuple(record.samples[r] for r in chosen if r < len(record.samples))[:LISTED]
+    if x is not None and math.isfinite(x.fingerprint):
+        out["fingerprint"] = x.fingerprint
+    return out

@@ -11,6 +11,7 @@ from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
 
 EVAL_STEPS = 10  # steps in which everything that has a training mode ran in the other one
+MICRO = 8  # backward passes in a step: fewer may be the losses of several tasks or players
 TRAIN_MODES = ("Dropout", "BatchNorm", "AlphaDropout")
 
 
@@ -55,6 +56,9 @@ def _loss(record: StepRecord) -> list[SemanticEvent]:
     rows = max((x.rows for x in record.inputs), default=0)
     if loss is not None and loss.reduction == "sum" and rows != 1:
         events.append(observed("summed_loss", record.step, loss_kind=loss.kind, rows=rows))
+    if record.backwards >= MICRO and record.divided is False and loss is not None and loss.reduction == "mean":
+        many = record.backwards
+        events.append(observed("summed_loss", record.step, loss_kind=loss.kind, rows=many, accumulated=True))
     if loss is not None and loss.sign < 0:
         events.append(observed("negated_loss", record.step, loss_kind=loss.kind))
     if loss is not None and loss.probabilities:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from neuraldbg.detectors._common import lg
+from neuraldbg.detectors._common import batch_of, lg
 from neuraldbg.events import SemanticEvent, observed
 from neuraldbg.record import InputStats, RunFacts, StepRecord
 from neuraldbg.settings import Settings
@@ -18,6 +18,7 @@ BASELINE = 15  # batches that say what is normal (evidence.md 2: in_shift)
 SHIFT = 15.0  # healthy runs reach 11 (evidence.md 2); a mean that moves by this is no sampling noise
 SHIFT_STD = 1.0  # and it must matter: one standard deviation of the feature, or of a usual one where it was constant
 SCALE = 3.0  # times wider or narrower than the baseline
+SAMPLES = 8  # of a batch: the spread of fewer is a number that changes threefold by chance
 IN_A_ROW = 3  # batches; one odd batch is no new distribution
 FAR = 2.0  # decades beyond the baseline's largest value (healthy batches stay within 0.5)
 MOST = 20
@@ -69,7 +70,7 @@ def step(
         if known.normal is not None:
             if len(known.normal.mean) != len(x.means):
                 continue  # another kind of input under this name
-            known, new = compare(known, known.normal, x, record.step)
+            known, new = compare(known, known.normal, x, record)
             events.extend(new)
         elif not known.batches or len(known.batches[0].means) == len(x.means):
             known = learn(known, x)
@@ -99,7 +100,7 @@ def learn(known: Baseline, x: InputStats) -> Baseline:
     return replace(known, batches=(), normal=Normal(means.mean(0), noise, width, steady, matters, far))
 
 
-def compare(known: Baseline, normal: Normal, x: InputStats, step: int) -> tuple[Baseline, list[SemanticEvent]]:
+def compare(known: Baseline, normal: Normal, x: InputStats, record: StepRecord) -> tuple[Baseline, list[SemanticEvent]]:
     """One batch against the baseline."""
     decades = lg(x.far) - normal.far_lg
     if decades > FAR:
@@ -107,7 +108,15 @@ def compare(known: Baseline, normal: Normal, x: InputStats, step: int) -> tuple[
             return known, []
         symptom = "input_sentinel" if x.far_repeats > 1 else "input_shift"
         event = observed(
-            symptom, step, input=x.name, value=x.far_value, repeats=x.far_repeats, decades=decades, z=None, feature=None
+            symptom,
+            record.step,
+            input=x.name,
+            value=x.far_value,
+            repeats=x.far_repeats,
+            decades=decades,
+            z=None,
+            feature=furthest_out(normal, x),
+            **batch_of(record, x),
         )
         return replace(known, fars=known.fars + 1), [event]
     if not finite(x):
@@ -115,12 +124,22 @@ def compare(known: Baseline, normal: Normal, x: InputStats, step: int) -> tuple[
     z, feature, ratio = furthest(normal, x)
     if z < SHIFT and 1 / SCALE < ratio < SCALE:
         return replace(known, shifted=0), []
-    since = known.since if known.shifted else step
+    since = known.since if known.shifted else record.step
     known = replace(known, shifted=known.shifted + 1, since=since)
     if known.shifted < IN_A_ROW or known.told:
         return known, []
-    event = observed("input_shift", since, input=x.name, feature=feature, z=z, scale=ratio, decades=decades)
+    spreads = float((np.abs(np.array(x.means) - normal.mean) / np.maximum(normal.matters, TINY)).max())
+    event = observed(
+        "input_shift", since, input=x.name, feature=feature, z=z, scale=ratio, decades=decades, spreads=spreads
+    )
     return replace(known, told=True), [event]
+
+
+def furthest_out(normal: Normal, x: InputStats) -> int | None:
+    """The feature whose size grew most over its own baseline, where features are told apart one by one."""
+    if len(x.rms) < 2 or not all(map(math.isfinite, x.rms)):
+        return None
+    return int((np.array(x.rms) / np.maximum(np.hypot(normal.mean, normal.width), TINY)).argmax())
 
 
 def furthest(normal: Normal, x: InputStats) -> tuple[float, int, float]:
@@ -130,7 +149,7 @@ def furthest(normal: Normal, x: InputStats) -> tuple[float, int, float]:
     feature = int(z.argmax())
     stds = np.array(x.stds)
     ratio = np.where(normal.steady & (stds > 0), stds / np.maximum(normal.width, TINY), 1.0)
-    scale = int(np.abs(np.log(ratio)).argmax()) if x.rows > 1 else None
+    scale = int(np.abs(np.log(ratio)).argmax()) if x.rows >= SAMPLES else None
     if scale is None:
         return float(z[feature]), feature, 1.0
     return float(z[feature]), feature if z[feature] > 0 else scale, float(ratio[scale])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from neuraldbg.detectors._common import LISTED, batch_of
 from neuraldbg.events import SemanticEvent, observed
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
@@ -21,9 +22,10 @@ def step(state: tuple[int, int], record: StepRecord, facts: RunFacts) -> tuple[t
     first = next((m.name for m in facts.modules if m.order == 0), None)
     for x in record.inputs:
         detail: dict[str, Any] = {
+            "features": x.bad_features[:LISTED],
+            "rows": x.bad_rows[:LISTED],
+            **batch_of(record, None, x.bad_rows),
             "input": x.name,
-            "features": x.bad_features[:8],
-            "rows": x.bad_rows[:8],
             "batch": x.rows,
             "enters": first,
         }
@@ -36,6 +38,7 @@ def step(state: tuple[int, int], record: StepRecord, facts: RunFacts) -> tuple[t
     culprit = record.culprit
     if culprit is not None and culprit.phase == "input" and not events and culprit.detail in ("nan", "inf"):
         symptom = f"{culprit.detail}_input"  # a step whose inputs were not measured: the replay saw them
-        events.append(observed(symptom, record.step, enters=culprit.module or first))
+        where = batch_of(record, None)
+        events.append(observed(symptom, record.step, enters=culprit.module or first, **where))
         nans, infs = nans + (culprit.detail == "nan"), infs + (culprit.detail == "inf")
     return (nans, infs), events

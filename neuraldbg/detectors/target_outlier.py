@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from neuraldbg.detectors._common import batch_of
 from neuraldbg.events import SemanticEvent, observed
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
@@ -40,7 +41,8 @@ def step(state: Seen, record: StepRecord, facts: RunFacts) -> tuple[Seen, list[S
     if loss.outlier is not None and loss.outlier < UNSCALED:
         z = loss.outlier
         if state.batches >= EARLIER and z > DEVIATIONS and z > TIMES * state.worst and state.told < 5:
-            events.append(observed("target_outlier", record.step, z=z, usual=state.worst))
+            x = record.inputs[0] if record.inputs else None
+            events.append(observed("target_outlier", record.step, z=z, usual=state.worst, **batch_of(record, x)))
             return replace(state, told=state.told + 1), events
         state = replace(state, batches=state.batches + 1, worst=max(state.worst, z))
     return state, events

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from neuraldbg.detectors._common import batch_of
 from neuraldbg.events import SemanticEvent, observed
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
@@ -28,6 +29,6 @@ def step(state: dict[str, Seen], record: StepRecord, facts: RunFacts) -> tuple[d
         seen = state.get(x.name, Seen())
         if x.zeros and seen.batches - seen.zeros >= OTHERS and seen.zeros < MOST:
             share = (seen.zeros + 1) / (seen.batches + 1)
-            events.append(observed("zero_batch", record.step, input=x.name, share=share))
+            events.append(observed("zero_batch", record.step, input=x.name, share=share, **batch_of(record, None)))
         state = {**state, x.name: replace(seen, batches=seen.batches + 1, zeros=seen.zeros + x.zeros)}
     return state, events

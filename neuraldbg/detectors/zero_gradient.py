@@ -62,13 +62,16 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
         share = len(stuck) / len(trainable)
         events.append(observed("zero_gradient", begun, last.module, share=share, parameters=names))
         state = replace(state, zero_told=True)
-    gone = [p for p in trainable if absent[p.name] >= IN_A_ROW and p.module in order]
+    cut = {m.name: k - len(facts.modules) for k, m in enumerate(facts.modules) if m.without_grad}
+    ran = {**cut, **order}
+    gone = [p for p in trainable if absent[p.name] >= IN_A_ROW and p.module in ran]
     if not state.absent_told and gone and len(gone) < len(trainable) and state.backwards >= IN_A_ROW:
-        last = max(gone, key=lambda p: order[p.module])
+        last = max(gone, key=lambda p: ran[p.module])
         share = sum(p.numel for p in gone) / sum(p.numel for p in trainable)
         names = tuple(p.name for p in gone[:8])
         begun = min(absent_since[p.name] for p in gone)
-        event = observed("no_gradient", begun, last.module, share=share, parameters=names)
+        without = last.module in cut
+        event = observed("no_gradient", begun, last.module, share=share, parameters=names, without_grad=without)
         events.append(event)
         state = replace(state, absent_told=True, gone=event)
     return state, events

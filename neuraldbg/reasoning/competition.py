@@ -105,7 +105,7 @@ def compete(claims: Sequence[Claim], run: Run) -> list[Ranked]:
     standing: list[Ranked] = []
     explained: list[Ranked] = []
     counted: set[int] = set()
-    for claim in sorted(claims, key=lambda c: (not c.outcome, rank(c))):
+    for claim in sorted(claims, key=lambda c: (not c.outcome, c.advice, rank(c))):
         by = next((r.claim.cause for r in standing if explains(r.claim, claim)), None)
         hits, missing = came(claim, run)
         fresh = [e for e in hits if id(e) not in counted]

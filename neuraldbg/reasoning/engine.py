@@ -128,6 +128,7 @@ def _hypothesis(item: Ranked, confidence: float, calibrated: bool) -> CausalHypo
         metadata={
             "score": round(item.score, 4),
             "exact": claim.exact,
+            "advice": claim.advice,
             "calibrated": calibrated,
             "explained_by": item.explained_by,
             "missing": tuple(item.missing),

@@ -96,6 +96,25 @@ def _middle(series: Series) -> float | None:
     return median(series.values[count * 2 // 5 : count * 3 // 5 + 1])
 
 
+SETTLED = (0.15, 0.9)  # loss / chance: below, most has been learned; above, nothing has
+STILL = 0.03  # change of the level from the third quarter of the run to the last
+LONG_ENOUGH = 100  # steps with a loss; the quarters of a shorter run are noise
+
+
+def settled(run: Run) -> float | None:
+    """Loss / chance where it has come to rest between nothing and most; None where it has not, or more is wrong."""
+    skill = run.get("skill").values
+    quarter = len(skill) // 4
+    if not run.finished or len(skill) < LONG_ENOUGH or run.first_nonfinite is not None:
+        return None
+    if run.has("loss_plateau", "loss_diverging", "loss_oscillating", "slow_progress"):
+        return None
+    before, after = median(skill[-2 * quarter : -quarter]), median(skill[-quarter:])
+    if before is None or after is None or not SETTLED[0] < after < SETTLED[1]:
+        return None
+    return after if after > (1 - STILL) * before else None
+
+
 def before_training(event: SemanticEvent) -> bool:
     """Whether it is a state from before the first update, seen once a window was full: no update can have made it."""
     if event.phase > Phase.FORWARD:

@@ -23,7 +23,8 @@ def unexplained(run: Run, claims: Sequence[Claim]) -> list[Claim]:
 
     found = list(unknown(run))
     exact = [c for c in found if c.exact]
-    return exact if any(c.outcome for c in claims) else [c for c in found if c.outcome or not claims]
+    said = [c for c in claims if not c.advice]
+    return exact if any(c.outcome for c in said) else [c for c in found if c.outcome or not said]
 
 
 def undeniable(run: Run) -> bool:
@@ -39,7 +40,8 @@ def verdict(run: Run, hypotheses: Sequence[CausalHypothesis], notes: Sequence[Ca
     if not run.finished:
         return Verdict.RUNNING
     measured = (e for e in lasting(run, *HARMFUL) if not e.metadata.get("absolute"))  # a constant hurts nobody
-    if notes or next(measured, None) is not None:
+    wrong = any(not n.metadata.get("advice") for n in notes)
+    if wrong or next(measured, None) is not None:
         return Verdict.WARNING
     shares = (value(e, "share", 0.0) >= HARMFUL_SHARE[e.symptom] for e in lasting(run, *HARMFUL_SHARE))
     return Verdict.WARNING if any(shares) else Verdict.HEALTHY

@@ -64,6 +64,7 @@ CAUSES: Mapping[str, str] = MappingProxyType(
         "target_outlier": "one extreme target",
         "overfitting": "overfitting: the model learns the training samples by heart",
         "stale_statistics": "running statistics of a batch norm that have not caught up with the training",
+        "representation_collapse": "a loss that is least when every sample gets the same output",
         "too_few_steps": "a training that ended while it was still learning",
         "batch_too_small": "batches so small that noise outweighs the gradient",
         "model_too_small": "a model too small for the task",

@@ -41,6 +41,11 @@ def half(event: SemanticEvent) -> bool:
     return dtype.endswith("float16") and not dtype.endswith("bfloat16")
 
 
+def rounded_away(stuck: SemanticEvent) -> bool:
+    """Whether parameters that an optimizer holds stand still in a half format: their updates round to nothing."""
+    return stuck.metadata.get("owned") is True and str(stuck.metadata.get("dtype")).endswith("float16")
+
+
 def first_place(run: Run, symptom: str) -> SemanticEvent | None:
     """The first non-finite place, if it is of this symptom and no runaway led there."""
     bad = run.first_nonfinite

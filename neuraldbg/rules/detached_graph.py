@@ -30,6 +30,7 @@ from neuraldbg.reasoning.outcome import after, lasting, not_learning, value
 from neuraldbg.run import Run
 
 LISTED = 8  # parameters that the event names at most
+CHECKPOINT = "checkpoint(..., use_reentrant=False), or model.enable_input_require_grads(); or remove the no_grad()"
 LARGE = 0.02  # share of the parameters; a bias or a gate that a branch leaves out is less
 
 
@@ -38,6 +39,9 @@ def detached_graph(run: Run) -> Iterator[Claim]:
     if cut is None or run.has("nothing_trains") or not _ran(run, cut):
         return
     share = value(cut, "share", 0.0)
+    unwatched = cut.metadata.get("without_grad") is True
+    if unwatched and not _owned(run, cut):
+        return  # a teacher or a copy that is only asked: no optimizer was given it
     yield Claim(
         cause="detached_graph",
         failure_type="vanishing_gradients",
@@ -45,11 +49,13 @@ def detached_graph(run: Run) -> Iterator[Claim]:
         step=cut.step,
         predicts={"loss_plateau": 1000, "slow_progress": 1000, "constant_output": 1000},
         evidence_for=(cut, *lasting(run, "loss_plateau")),
-        remedy="remove the .detach(), .item(), no_grad or numpy conversion between this module and the loss",
+        remedy=CHECKPOINT
+        if unwatched
+        else "remove the .detach(), .item(), no_grad or numpy conversion between this module and the loss",
         summary=_summary(cut, share),
         refuted_by="a gradient that is not None in one of its parameters",
         exact=True,
-        outcome=_owned(run, cut) and (not_learning(run) or (share >= LARGE and _upstream(run, cut))),
+        outcome=_owned(run, cut) and (not_learning(run) or (not unwatched and share >= LARGE and _upstream(run, cut))),
     )
 
 
@@ -61,7 +67,7 @@ def _summary(cut: SemanticEvent, share: float) -> str:
 def _ran(run: Run, event: SemanticEvent) -> bool:
     """Whether the module ran; without facts the event is believed."""
     module = run.facts.module(event.layer_name)
-    return module is None or module.order is not None
+    return module is None or module.order is not None or module.without_grad
 
 
 def _owned(run: Run, event: SemanticEvent) -> bool:

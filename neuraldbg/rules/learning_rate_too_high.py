@@ -38,6 +38,9 @@ RISE = 0.2  # of a layer's units that die after the start; with a violent update
 MOST = 0.5  # of a layer's units dead: a net that learns all the same loses fewer (healthy layers have 0.42 at most)
 TURNS = -0.3  # cosine of successive gradients of an overshoot; runaways of other causes have +0.9
 
+SOON = 60  # steps from the first update to a gradient of zero
+FELL = 0.5  # of the first loss: a loss that came down may well end in a gradient of zero
+
 WRITTEN = 1  # steps between a write from outside and the change of the weights that it makes
 
 BEFORE = ("negative_bias", "dead_units")
@@ -72,6 +75,7 @@ def learning_rate_too_high(run: Run) -> Iterator[Claim]:
     flat = tuple(e for e in plateau if _above_chance(e)) if not_learning(run) and not silent else ()
     dead = tuple(e for e in lasting(run, "dead_units", "constant_output", since=update.step) if _late(e))
     if not (broken or flat or dead):
+        yield from _starved(run, update)
         return
     harmed = [e for e in (*broken, *flat, *dead) if e.order >= update.order]
     failure, at = _failure(update, broken, flat, dead)
@@ -115,6 +119,33 @@ def _failure(
         return "optimizer_instability", update
     units = [e for e in dead if e.symptom == "dead_units"]
     return ("dead_neurons", units[0]) if units else ("optimizer_instability", update)
+
+
+def _starved(run: Run, update: SemanticEvent) -> Iterator[Claim]:
+    """A note: after a first update of the size of the weights no gradient comes any more, and the loss stays.
+
+    A policy that is certain of one action looks so, and its loss says nothing of how good that action is.
+    """
+    gone = next(lasting(run, "zero_gradient", since=update.step, within=SOON), None)
+    head, tail = run.get("loss").head(), run.get("loss").tail()
+    if gone is None or update.metadata.get("at_start") is not True or head is None or tail is None:
+        return
+    if run.skill is not None or (head > 0 and tail < FELL * head):
+        return
+    yield Claim(
+        cause="learning_rate_too_high",
+        failure_type="optimizer_instability",
+        layer_name=None,
+        step=update.step,
+        predicts={"zero_gradient": SOON, "dead_units": 60},
+        evidence_for=(update, gone),
+        remedy="lower the learning rate tenfold; of a policy, record the reward and its entropy too",
+        summary=f"the update is {10 ** value(update, 'update_lg', -0.7):.2g} of the weights,"
+        f" and from step {gone.step} on the gradient is exactly zero",
+        refuted_by="a run with a tenth of the rate whose gradient vanishes as well",
+        strength=0.0,
+        outcome=False,
+    )
 
 
 def _turning(run: Run) -> Iterator[Claim]:

@@ -7,12 +7,12 @@ What it is
 How it looks
     The loss falls at every step, the gradient keeps its direction (cosine near 1), and at the end most of the
     first loss is still there. Where batch noise hides the fall, all updates together have moved the weights by less
-    than a fiftieth of their size.
+    than a fiftieth of their size. Or the schedule comes down to zero long before the run ends.
 
 What speaks against it
     A hidden layer at its limits, inputs or targets of huge scale, or the same few batches again and again: these
     look as slow and are other faults. A loss that is already far below chance is only early in its training.
-    Weights that stay where they are because no usable gradient arrives, or because the rate was set to zero.
+    Weights that stay where they are because no usable gradient arrives.
 
 What to do
     Multiply the rate by ten until the loss falls fast: optimizer = torch.optim.RMSprop(model.parameters(), lr=0.1)
@@ -27,7 +27,8 @@ import math
 from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
-from neuraldbg.reasoning.outcome import lasting, value
+from neuraldbg.events import SemanticEvent
+from neuraldbg.reasoning.outcome import FOREVER, lasting, value
 from neuraldbg.run import Run
 
 LEFT = 0.3  # share of the first loss; a healthy twin with the same steady fall has 0.01 left
@@ -55,6 +56,9 @@ OTHER = ("saturation", "dead_units", "repeated_batch", "unscaled_target", "vanis
 
 
 def learning_rate_too_low(run: Run) -> Iterator[Claim]:
+    if (gone := run.first("rate_zero")) is not None:
+        yield _gone(run, gone)
+        return
     slow = next(lasting(run, "slow_progress"), None)
     if slow is None:
         yield from _short_path(run)
@@ -75,6 +79,26 @@ def learning_rate_too_low(run: Run) -> Iterator[Claim]:
         summary=f"the loss falls at every step and {left:.0%} of it is left",
         refuted_by="a run with ten times the rate that falls no faster",
         strength=math.log10(left / LEFT) + 0.3,
+    )
+
+
+def _gone(run: Run, gone: SemanticEvent) -> Claim:
+    """The schedule has ended long before the run: nothing moves although gradients go on."""
+    loss, skill = run.get("loss"), run.skill
+    head, tail = loss.head(), loss.tail()
+    left = skill if skill is not None else tail / head if head and tail and head > 0 else None
+    return Claim(
+        cause="learning_rate_too_low",
+        failure_type="optimizer_instability",
+        layer_name=None,
+        step=gone.step,
+        predicts={"loss_plateau": FOREVER, "updates_stop": FOREVER},
+        evidence_for=(gone,),
+        remedy="make the schedule as long as the training, and step it once an optimizer step, not once a process",
+        summary=f"the rate is zero for the last {value(gone, 'share', 0.0):.0%} of the steps",
+        refuted_by="a weight that changed in one of these steps",
+        exact=True,
+        outcome=left is not None and left > FAR_BELOW,
     )
 
 

@@ -5,7 +5,8 @@ What it is
     SGD the updates, grow with the number of samples.
 
 How it looks
-    A loss with reduction "sum" over many samples, and updates far too large from the first step on.
+    A loss with reduction "sum" over many samples, or many backward passes in a step from losses that no constant
+    divides; and updates far too large from the first step on.
 
 What speaks against it
     Adam and its kind divide the scale out again; a rate chosen for the sum trains as well as any.
@@ -48,7 +49,9 @@ def loss_scale(run: Run) -> Iterator[Claim]:
         predicts=PREDICTS,
         evidence_for=(summed, *upset, *ruined),
         remedy='take the mean over the batch (reduction="mean"), or divide the loss by the accumulated batches',
-        summary=f"the loss is a sum over {rows:.0f} values",
+        summary=f"the gradients of {rows:.0f} backward passes are added up and nothing is divided by {rows:.0f}"
+        if summed.metadata.get("accumulated")
+        else f"the loss is a sum over {rows:.0f} values",
         refuted_by="the same run with the mean that ends the same way",
         exact=False,
         strength=min(1.0, math.log10(rows) / 2),

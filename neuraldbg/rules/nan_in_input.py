@@ -22,6 +22,7 @@ from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.reasoning.outcome import NONFINITE, value
+from neuraldbg.rules._data import joined, where_in_data
 from neuraldbg.run import Run
 
 
@@ -39,7 +40,7 @@ def nan_in_input(run: Run) -> Iterator[Claim]:
         predicts={"loss_nonfinite": 2, "nonfinite_activation": 50, "nonfinite_gradient": 50, "nonfinite_weight": 50},
         evidence_for=(bad, *harm),
         remedy="clean the data: drop or impute such rows (torch.nan_to_num), and check batches with torch.isfinite",
-        summary=f"{count:.0f} values of the batch" if count else "",
+        summary=joined(f"{count:.0f} value{'s' * (count > 1)} of the batch" if count else "", where_in_data(bad)),
         refuted_by="a batch of this step that is finite",
         exact=True,
         outcome=bool(harm),

@@ -29,6 +29,7 @@ from neuraldbg.diagnosis import Claim
 from neuraldbg.events import SemanticEvent
 from neuraldbg.reasoning.outcome import after, lasting, not_learning, value
 from neuraldbg.record import ParameterFacts
+from neuraldbg.rules._nonfinite import rounded_away
 from neuraldbg.run import Run
 
 MINORITY = 0.5  # of the layers: whoever fine-tunes a head gives the optimizer few of them
@@ -43,7 +44,7 @@ def optimizer_misses_parameters(run: Run) -> Iterator[Claim]:
         yield _claim(stopped, (stopped,), "no parameter moves any more although gradients go on", outcome=True)
         return
     stuck = tuple(lasting(run, "stuck_parameter"))
-    if not stuck or run.has("nothing_trains"):
+    if not stuck or run.has("nothing_trains") or rounded_away(stuck[0]):
         return
     share = value(stuck[0], "share", 0.0)
     yield _claim(

@@ -6,7 +6,8 @@ What it is
 
 How it looks
     The rate of a parameter group rises more than tenfold within one step; in the same step or the next the update,
-    the gradient and the loss jump, and rectified units may die for good.
+    the gradient and the loss jump, and rectified units may die for good. Or the run starts on trained weights, its
+    optimizer's own counter says that it has no past, and the loss jumps from where the weights had brought it.
 
 What speaks against it
     The start of a warm-up, the restart of a cycle that was seen before, and a jump that nothing follows.
@@ -44,7 +45,11 @@ HARM = {
 }
 
 
+ABOVE = 1.0  # loss / chance: what the weights knew was lost for a while
+
+
 def schedule_jump(run: Run) -> Iterator[Claim]:
+    yield from _resumed(run)
     for jump in run.all("rate_jump"):
         if value(jump, "after", 1.0) < value(jump, "before", 0.0):
             continue  # a decay in steps is a common schedule
@@ -64,3 +69,26 @@ def schedule_jump(run: Run) -> Iterator[Claim]:
             outcome=bool(harm),
         )
         return
+
+
+def _resumed(run: Run) -> Iterator[Claim]:
+    """Weights of a checkpoint whose optimizer and schedule were not restored with them."""
+    lost = run.first("lost_state")
+    if lost is None:
+        return
+    before, peak, kind = value(lost, "before", 0.0), value(lost, "peak", 0.0), lost.metadata.get("optimizer")
+    harm = tuple(e for e in run.all("violent_update", "loss_spike", "exploding_gradient") if e.step <= lost.step + SOON)
+    yield Claim(
+        cause="schedule_jump",
+        failure_type="optimizer_instability",
+        layer_name=None,
+        step=lost.step,
+        predicts={**BLOW_UP, **STARVED},
+        evidence_for=(lost, *harm),
+        remedy="save and load the states of the optimizer, the schedule and the scaler with the weights; else warm up",
+        summary=f"a resumed run whose {kind or 'optimizer'} starts without its state: the loss goes from"
+        f" {before:.2g} to {peak:.2g} of chance",
+        refuted_by="the same start with the optimizer's and the schedule's states loaded that jumps as well",
+        exact=True,
+        outcome=peak > ABOVE,
+    )

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.reasoning.outcome import BLOW_UP, STARVED, follows, lasting, value
+from neuraldbg.rules._data import joined, where_in_data
 from neuraldbg.run import Run
 
 SOON = 3
@@ -43,7 +44,7 @@ def target_outlier(run: Run) -> Iterator[Claim]:
         predicts={**BLOW_UP, **STARVED, "loss_spike": SOON, "dead_units": 50, "saturation": 50},
         evidence_for=(far, *harm),
         remedy="correct or clip the target, or use SmoothL1Loss",
-        summary=f"one target is {value(far, 'z', 50.0):.0f} deviations off",
+        summary=joined(f"one target is {value(far, 'z', 50.0):.0f} deviations off", where_in_data(far)),
         refuted_by="targets of this step within the range of the others",
         exact=True,
         outcome=bool(harm),

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.reasoning.outcome import value
+from neuraldbg.rules._data import joined, where_in_data
 from neuraldbg.run import Run
 
 RARE = 0.005  # share of the batches; one empty batch in a long run does no harm
@@ -41,7 +42,7 @@ def zeroed_inputs(run: Run) -> Iterator[Claim]:
         predicts={"loss_spike": 1000, "constant_output": 1000, "loss_oscillating": 1000, "dead_units": 1000},
         evidence_for=(*zeros, *spikes),
         remedy="repair the transfer or the reader, and check each batch after the copy",
-        summary=f"{share:.1%} of the batches hold nothing but zeros" if share else "",
+        summary=joined(f"{share:.1%} of the batches hold nothing but zeros" if share else "", where_in_data(zeros[0])),
         refuted_by="the same batch read again that is not zero",
         exact=True,
         outcome=bool(spikes) or share > RARE or len(zeros) > 1,

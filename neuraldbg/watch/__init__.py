@@ -220,6 +220,15 @@ class NeuralDbg:
         if session.live and os.getpid() == session.pid:
             session.record_loss(loss)
 
+    def record_validation_loss(self, value: float | Tensor) -> None:
+        """The loss on data that the training does not see, after this step: with it, overfitting can be told.
+
+        Raises TypeError for anything that is no number.
+        """
+        loss = _loss(value, "record_validation_loss")
+        if self._session.live and os.getpid() == self._session.pid:
+            self._session.validation = loss
+
     @property
     def step(self) -> int:
         """The current step, 0-based. Setting it switches our own counting off."""
@@ -378,28 +387,28 @@ def _free_name(model: Any, taken: Sequence[str]) -> str:
     return base if base not in taken else next(f"{base}{k}" for k in range(2, 10**6) if f"{base}{k}" not in taken)
 
 
-def _loss(value: Any) -> float | Tensor:
+def _loss(value: Any, method: str = "record_loss") -> float | Tensor:
     if isinstance(value, Tensor):
         if value.numel() != 1:
             raise TypeError(
-                f"record_loss takes one number a step, got a tensor of shape {tuple(value.shape)}; pass loss.mean()"
+                f"{method} takes one number a step, got a tensor of shape {tuple(value.shape)}; pass loss.mean()"
             )
         if value.device.type == "meta" or value.is_complex() or value.layout is not torch.strided:
             kind = "meta" if value.device.type == "meta" else str(value.dtype if value.is_complex() else value.layout)
-            raise TypeError(f"record_loss takes a number, got a {kind.removeprefix('torch.')} tensor; pass loss.item()")
+            raise TypeError(f"{method} takes a number, got a {kind.removeprefix('torch.')} tensor; pass loss.item()")
         if value.device.type != "cpu":
             return value.detach().reshape(())
         try:
             return float(value.detach())
         except Exception as error:  # a wrapper without values
-            raise TypeError(f"record_loss takes a number, got a {type(value).__name__}; pass loss.item()") from error
+            raise TypeError(f"{method} takes a number, got a {type(value).__name__}; pass loss.item()") from error
     if isinstance(value, (str, bytes)) or value is None:
-        raise TypeError(f"record_loss takes a number, got {_shown(value)}; pass loss.item()")
+        raise TypeError(f"{method} takes a number, got {_shown(value)}; pass loss.item()")
     try:
         return float(value)
     except Exception as error:  # also one that the value's own conversion raises
         cause = None if isinstance(error, (TypeError, ValueError, OverflowError)) else error
-        raise TypeError(f"record_loss takes a number, got {_shown(value)}; pass loss.item()") from cause
+        raise TypeError(f"{method} takes a number, got {_shown(value)}; pass loss.item()") from cause
 
 
 def _shown(value: Any) -> str:

@@ -7,12 +7,16 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from neuraldbg.record import Coverage, Culprit, InputStats, LayerStats, ParameterStats, RunFacts
+from neuraldbg.watch.host import has_values
 
 if TYPE_CHECKING:
     from neuraldbg.watch.session import Session
+
+
+SURE = 5  # steps without a forward through the wrapper
 
 
 class Transfer:
@@ -167,6 +171,8 @@ def build_facts(session: Session) -> RunFacts:
             container=p.facts.container and p.duplicate,
             has_children=p.facts.container,
             dtype=p.dtype,
+            without_grad=p.cut and p.seen is None,
+            running_rms=running_rms(p.ref()) if session.ended else None,
         )
         for i, p in enumerate(forward.places)
         if p.model not in session.dropped and not p.gone
@@ -186,6 +192,7 @@ def build_facts(session: Session) -> RunFacts:
     has = {"norm": any(f.norm_over for f in modules), "recurrent": any(f.recurrent for f in modules)}
     seen = sum(f.order is not None for f in modules)
     silent_notes = [*session.notes, *parameters.notes()]
+    silent_notes += filter(None, [session.kept.note(session.count), _around(session)])
     if session.compiled and not seen:
         silent_notes.append(
             "no forward hook ran: the model was compiled and called before the session; enter it before the first call"
@@ -223,6 +230,25 @@ def build_facts(session: Session) -> RunFacts:
             notes=tuple(silent_notes),
         ),
     )
+
+
+def _around(session: Session) -> str:
+    """Whether DistributedDataParallel was gone around: then no gradient is averaged, and its ranks drift apart."""
+    if session.around is not False or session.count < SURE:
+        return ""
+    return (
+        "the other ranks, but the forward goes around DistributedDataParallel (model.module is called, not model),"
+        " so no gradient is averaged over them"
+    )
+
+
+def running_rms(module: nn.Module | None) -> float | None:
+    """The rms of its input that a norm's running statistics stand for (at the end only: this waits for the device)."""
+    mean, var = getattr(module, "running_mean", None), getattr(module, "running_var", None)
+    if not isinstance(mean, Tensor) or not isinstance(var, Tensor) or not mean.numel() or not has_values(mean):
+        return None
+    with torch.no_grad():
+        return float((mean.double() ** 2 + var.double()).mean().sqrt())
 
 
 def _elapsed(session: Session) -> float:

@@ -62,6 +62,12 @@ class Attachment:
         self.fixed.append((number, wrapper.register_forward_pre_hook(entry, with_kwargs=True)))
         self.fixed.append((number, wrapper.register_forward_hook(after(session, numbers[0]))))
 
+    def around(self, session: Session, number: int, wrapper: nn.Module) -> None:
+        """Notice whether forwards come through DistributedDataParallel, which alone prepares the all-reduce."""
+        if isinstance(wrapper, nn.parallel.DistributedDataParallel):
+            session.around = session.around or False
+            self.fixed.append((number, wrapper.register_forward_pre_hook(hooks.Around(session, number))))
+
     def hang_parameter(self, session: Session, number: int, k: int) -> None:
         """Hang the hook of one parameter."""
         item = session.parameters.items[k]

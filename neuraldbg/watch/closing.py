@@ -30,12 +30,35 @@ def light(session: Session) -> None:
         skipped=session.skipped,
         stepped=session.clock.stepped,
         backwards=session.clock.backwards,
+        samples=samples(session),
+        validation=validation(session),
     )
     loss = session.loss if session.loss is not None else session.root_loss
     record = replace(record, culprit=session.replay.step_ends(loss))
     session.light.append((record, loss, session.quick, 1.0 if session.scale is None else session.scale))
     if len(session.light) >= LIGHT_STEPS:
         flush(session)
+
+
+def samples(session: Session) -> tuple[int, ...] | None:
+    return None if session.samples is None else tuple(session.samples)
+
+
+def validation(session: Session) -> float | None:
+    """The validation loss that waits, once. One that lies on a device waits for a sampled step's transfer."""
+    value = session.validation
+    if value is None or isinstance(value, Tensor):
+        return None
+    session.validation = None
+    return value
+
+
+def last_validation(session: Session) -> None:
+    """One that was recorded behind the last step belongs to that step."""
+    if session.validation is not None and session.clock.empty and session.count:
+        session.validation = float(session.validation)
+        step = max(0, session.clock.step - 1)
+        session.hand_on(StepRecord(step=step, sampled=False, stepped=False, validation=validation(session)))
 
 
 def rates(session: Session) -> tuple[float, ...]:
@@ -99,10 +122,13 @@ def sampled(session: Session) -> None:
     transfer.add("scale", [session.scale] if isinstance(session.scale, Tensor) else [])
     value = session.loss if session.loss is not None else session.root_loss
     transfer.add("told", [value] if isinstance(value, Tensor) else [])
+    other = session.validation
+    transfer.add("validation", [other] if isinstance(other, Tensor) else [])
     got = transfer.read()
 
     scale = got["scale"][0] if got["scale"] else 1.0
     told = got["told"][0] if got["told"] else value
+    session.validation = got["validation"][0] if got["validation"] else other
     half = len(weights) // 2
     gradients = {i: n / scale for (i, _), n in zip(grads, got["grads"], strict=True)}
     layers = session.forward.read(dead, got["rows"])
@@ -143,6 +169,9 @@ def sampled(session: Session) -> None:
             culprit=culprit,
             alike=tuple(map(session.names.parameter, session.parameters.alike)) if session.sampled_count == 1 else (),
             loss_scale=scale if isinstance(session.scale, Tensor) else None,
+            samples=samples(session),
+            divided=session.divided,
+            validation=validation(session),
         )
     )
 

@@ -46,6 +46,7 @@ class Place:
     in_place: bool = False  # compiled by its own `compile()`
     hidden: bool = False  # without hooks, see attach.py
     gone: bool = False  # no longer part of its model
+    cut: bool = False  # it ran inside a training forward with gradients off
     left_out: bool = False  # its statistics could not be taken once
 
     @property

@@ -124,6 +124,15 @@ def disabled_forward() -> tuple[type[BeforeForward], type[AfterForward]]:
     return BeforeBlock, AfterBlock
 
 
+class Around(_Hook):
+    """Forward pre-hook of DistributedDataParallel: the forward came through it."""
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        session = self.session()
+        if session is not None:
+            session.around = True
+
+
 class AfterGradient(_Hook):
     """Post-accumulate-grad hook of one parameter: the first of a backward pass queues the end-of-backward read."""
 

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from neuraldbg.watch import operators
 from neuraldbg.watch.operators import Found
 
+CLOSED = ("log_softmax", "softmax", "sigmoid", "tanh")  # of finite arguments they make finite values
 NODES = 200  # of one graph; a loss has about ten
 
 Saved = dict[str, Any]

@@ -182,7 +182,7 @@ class ParameterWatch:
         if not held:
             return None
         self.owners.append(Owner(weakref.ref(optimizer), OptimizerFacts(type(optimizer).__name__, ())))
-        self._read(len(self.owners) - 1, optimizer)
+        self._read(len(self.owners) - 1, optimizer, fresh=starts_afresh(optimizer))
         return len(self.owners) - 1
 
     def retire(self, k: int) -> set[int]:
@@ -193,7 +193,7 @@ class ParameterWatch:
             self.owners[j] = Owner(self.owners[j].ref, self.owners[j].facts, groups=-1, retired=True)
         return gone
 
-    def _read(self, k: int, optimizer: Any) -> None:
+    def _read(self, k: int, optimizer: Any, fresh: bool | None = None) -> None:
         groups = optimizer.param_groups
         members = [i for g in groups for p in g["params"] if (i := self.index.get(id(p))) is not None]
         first = groups[0]
@@ -209,6 +209,7 @@ class ParameterWatch:
                 weight_decay=_number(first.get("weight_decay")) or 0.0,
                 momentum=_number(momentum) or 0.0,
                 parameters=len(members),
+                fresh=self.owners[k].facts.fresh if fresh is None else fresh,
             ),
             members=members,
             groups=sum(len(g["params"]) for g in groups),
@@ -347,6 +348,18 @@ def _what(p: Tensor) -> str:
 
 def rates_of(optimizer: Any) -> tuple[float, ...]:
     return tuple(r for g in optimizer.param_groups if (r := _number(g.get("lr"))) is not None)
+
+
+def starts_afresh(optimizer: Any) -> bool | None:
+    """Whether an optimizer that has just been met has no past, by its own step counter (None: it has none).
+
+    It is met at its first step (its counter says 1), or right before that by a GradScaler (it has no state yet).
+    """
+    counter = next((s["step"] for s in optimizer.state.values() if isinstance(s, dict) and "step" in s), None)
+    if counter is None:
+        return True if not optimizer.state and "betas" in optimizer.param_groups[0] else None
+    steps = _number(counter)
+    return None if steps is None else steps <= 1
 
 
 def _number(value: Any) -> float | None:

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
+MISCOMPILED = (
+    "run again without torch.compile, the same batch gives finite outputs where the compiled model did not:"
+    " suspect the compiled code (TORCHDYNAMO_DISABLE=1 to compare)"
+)
+
+
 class Declined(Exception):
     """A reason for which no replay can be made."""
 
@@ -112,6 +118,8 @@ class Search:
             return None, "no derivative was found that is not finite; the operator is unknown"
         graph.operations = [o for o in graph.operations if not any(low <= o.number < high for low, high in spans)]
         found = lossgraph.of_value(graph)
+        if self.session.compiled and (found is None or found.operator in lossgraph.CLOSED) and cut is None:
+            return None, MISCOMPILED
         if found is not None:
             return self._in_loss(found), ""
         if cut is not None:  # made inside, and handed to the loss by another way than the output

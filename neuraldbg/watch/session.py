@@ -11,7 +11,7 @@ import logging
 import os
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar
 
@@ -20,13 +20,14 @@ from torch import Tensor, nn
 
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
-from neuraldbg.watch import closing, inputs, losses, signals, structure
+from neuraldbg.watch import batch, closing, inputs, losses, signals, structure
 from neuraldbg.watch.assemble import Names, build_facts
 from neuraldbg.watch.attach import Attachment
 from neuraldbg.watch.clock import StepClock
-from neuraldbg.watch.forward import ForwardWatch, first_tensor
+from neuraldbg.watch.forward import ForwardWatch
 from neuraldbg.watch.governor import Governor, Level
-from neuraldbg.watch.host import aside, has_values
+from neuraldbg.watch.host import aside
+from neuraldbg.watch.kept import KeptGraphs
 from neuraldbg.watch.parameters import ParameterWatch, rates_of
 from neuraldbg.watch.refresh import owner_of, refresh, signature
 from neuraldbg.watch.replay import Replay
@@ -101,6 +102,7 @@ class Session:
         self.light: list[tuple[StepRecord, float | Tensor | None, Tensor | None, Tensor | float]] = []
         self.weights_bad = False
         self.dropped: set[int] = set()
+        self.validation: float | Tensor | None = None  # recorded since the last step that was handed on
         self.signatures: dict[int, int] = {}
         self.nested = 0
         self.late = False
@@ -108,6 +110,9 @@ class Session:
         self.since = 0  # the first node of autograd whose saved values may be read
         self.exception: tuple[str, str | None] | None = None
         self.replay = Replay(self)
+        self.kept = KeptGraphs()
+        self.around: bool | None = None  # whether a forward came through DistributedDataParallel; None: there is none
+        self.ended = False
         self._clear()
 
     def _clear(self) -> None:
@@ -124,7 +129,8 @@ class Session:
         self.found: losses.FoundLoss | None = None
         self.batch: dict[str, inputs.Measured] = {}
         self.scale: Tensor | float | None = None
-        self.skipped = False
+        self.skipped = self.divided = False
+        self.samples: Sequence[int] | None = None
         self.quick: Tensor | None = None
         self.trained = False
         self.replay.clear()
@@ -134,6 +140,7 @@ class Session:
     def install(self, name: str, model: nn.Module) -> None:
         """Hang hooks on every module and trainable parameter of a model."""
         while isinstance(model, structure.PARALLEL):
+            self.attachment.around(self, len(self.models), model)
             model = model.module
         wrapper, model = model, structure.unwrapped(model)
         self.compiled = self.compiled or wrapper is not model
@@ -186,6 +193,8 @@ class Session:
     @guarded
     def before_forward(self, index: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if aside():
+            if self.stack and self.sampling and not torch.is_grad_enabled():
+                self.forward.places[index].cut = True  # no_grad, or a re-entrant checkpoint, around a part
             return
         if not self.stack:
             self._enter(index, module, args, kwargs)
@@ -211,28 +220,7 @@ class Session:
         self._look_for_packing()
         self.clock.forwards += 1
         self.replay.called(index, module, args, kwargs)
-        if self.sampling:
-            self._read_inputs(index, args, kwargs)
-
-    def _read_inputs(self, index: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        entry = self.forward.places[index].name
-        named = [(str(k), a) for k, a in enumerate(args)] + list(kwargs.items())
-        for key, value in named[:4]:
-            x = first_tensor(value)
-            name = f"{entry}.{key}" if entry else key
-            if x is None or name in self.batch or not x.is_floating_point() or not x.numel() or not has_values(x):
-                continue
-            if x.requires_grad or x.grad_fn is not None or self._ours(x):
-                continue  # made by a model, not data
-            self.batch[name] = inputs.measure(name, x)
-
-    def _ours(self, x: Tensor) -> bool:
-        """Whether this tensor shares memory with an output of this step (a detached fake sample, say)."""
-        where = x.untyped_storage().data_ptr()
-        return any(
-            (t := ref()) is not None and t.untyped_storage().data_ptr() == where
-            for ref, _ in self.forward.outputs.values()
-        )
+        batch.enter(self, index, args, kwargs)
 
     @guarded
     def after_forward(self, index: int, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
@@ -307,7 +295,10 @@ class Session:
         if losses.packing():
             self.since = NEVER
             self.note(PACKED)
-        loss = losses.unscaled(root, self.since)[0] if root.numel() == 1 else None
+        if self.sampling:
+            self.kept.mark(root, self.count)
+        loss, divided = losses.unscaled(root, self.since) if root.numel() == 1 else (None, False)
+        self.divided = self.divided or divided
         found = None
         if self.sampling:
             self.parameters.begin_backward()
@@ -491,6 +482,8 @@ class Session:
             self.close()
         with torch.no_grad():
             closing.flush(self)
+            closing.last_validation(self)
+        self.ended = final
         self._flush_provisional()
         self.facts = build_facts(self)
 

@@ -17,6 +17,8 @@ from torch import Tensor
 from torch.amp import GradScaler
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from neuraldbg.watch import loader
+
 if TYPE_CHECKING:
     from neuraldbg.watch.session import Session
 
@@ -35,7 +37,12 @@ def connect(session: Session) -> None:
         _sessions.add(session)
         if not _undo:
             _undo.extend(
-                [_wrap_backward(), _wrap_scaler(), register_optimizer_step_post_hook(_optimizer_stepped).remove]
+                [
+                    _wrap_backward(),
+                    _wrap_scaler(),
+                    loader.wrap(),
+                    register_optimizer_step_post_hook(_optimizer_stepped).remove,
+                ]
             )
 
 

@@ -32,7 +32,7 @@ from neuraldbg.testing import (
 
 FOLDER = Path(neuraldbg.detectors.__path__[0])
 NAMES = sorted(m.name for m in pkgutil.iter_modules([str(FOLDER)]) if not m.name.startswith("_"))
-COLLECTS = {"loss_trend"}  # copying two thousand numbers a step would be its whole cost
+COLLECTS = {"loss_trend", "validation_rise"}  # copying two thousand numbers a step would be its whole cost
 
 
 def each(name: str) -> Any:

@@ -163,3 +163,17 @@ def test_dropout_alone_lets_nothing_through() -> None:
 
 def test_the_tenth_step_in_eval_mode_is_enough() -> None:
     assert len(found([seen("bn", step=k, training=False) for k in range(10)], facts=MODEL)) == 1
+
+
+def accumulated(backwards: int = 16, divided: bool | None = False, reduction: str = "mean") -> list[str]:
+    loss = loss_stats("nll", reduction=reduction)
+    return [e.symptom for e in found([record(0, backwards=backwards, divided=divided, loss_stats=loss)])]
+
+
+def test_backward_passes_of_several_tasks_or_of_divided_losses_are_no_sum() -> None:
+    assert accumulated(backwards=4) == accumulated(divided=True) == accumulated(divided=None) == []
+    assert accumulated(reduction="none") == []
+
+
+def test_many_backward_passes_from_losses_that_nothing_divides_are_a_sum() -> None:
+    assert accumulated() == ["summed_loss"]

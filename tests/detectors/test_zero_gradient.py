@@ -80,7 +80,7 @@ def test_four_passes_without_a_gradient_may_be_a_turn() -> None:
 def test_parameters_that_no_gradient_reaches_are_told_since_the_first_pass(every: int) -> None:
     (event,) = found(steps(20, None, None, 0.1, 0.1, every=every))
     assert (event.symptom, event.layer_name, event.step) == ("no_gradient", "b", 0)
-    assert event.metadata == {"share": 0.5, "parameters": ("a.weight", "b.weight")}
+    assert event.metadata == {"share": 0.5, "parameters": ("a.weight", "b.weight"), "without_grad": False}
 
 
 def test_five_samples_of_a_third_of_the_tensors_are_enough() -> None:
@@ -92,3 +92,14 @@ def test_five_samples_of_a_third_of_the_tensors_are_enough() -> None:
 def test_a_player_whose_turn_comes_late_has_its_gradient_after_all() -> None:
     events = found([*steps(8, None, 0.1, 0.1, 0.1), *steps(4, 0.1, 0.1, 0.1, 0.1, first=8)])
     assert [(e.symptom, e.step, e.is_recovery) for e in events] == [("no_gradient", 0, False), ("no_gradient", 8, True)]
+
+
+def test_a_module_that_never_ran_has_no_gradient_to_miss_and_one_that_ran_without_gradients_has() -> None:
+    known = (parameter("a.weight"), parameter("b.weight"))
+    given = {"a.weight": parameter_stats(None), "b.weight": parameter_stats(0.1)}
+    records = [record(k, parameters=given) for k in range(20)]
+    never = facts(module("a", None), module("b", 0), parameters=known)
+    assert found(records, facts=never) == []
+    cut = facts(module("a", None, without_grad=True), module("b", 0), parameters=known)
+    (event,) = found(records, facts=cut)
+    assert (event.symptom, event.layer_name, event.metadata["without_grad"]) == ("no_gradient", "a", True)

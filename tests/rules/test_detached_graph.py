@@ -79,3 +79,30 @@ def test_a_part_that_is_cut_off_in_mid_training() -> None:
     (claim,) = detached_graph(run(late, facts=MODEL, series=FALLING))
     assert (claim.layer_name, claim.step, claim.outcome) == ("encoder", 60, True)
     assert "any more" in claim.summary
+
+
+INSIDE = facts(
+    module("blocks", None, without_grad=True),
+    module("head", 0),
+    parameters=(parameter("blocks.weight"), parameter("head.weight")),
+    optimizers=(optimizer(),),
+)
+UNWATCHED = observed("no_gradient", 0, "blocks", parameters=("blocks.weight",), share=0.9, without_grad=True)
+
+
+def test_a_part_that_runs_without_gradients_and_that_no_optimizer_was_given_is_a_teacher() -> None:
+    teacher = facts(
+        *INSIDE.modules,
+        parameters=(parameter("blocks.weight", owner=None), parameter("head.weight")),
+        optimizers=(optimizer(),),
+    )
+    assert list(detached_graph(run(UNWATCHED, observed("loss_plateau", 0, skill=1.0), facts=teacher))) == []
+
+
+def test_a_part_that_runs_without_gradients_beside_a_loss_that_falls_is_only_noted() -> None:
+    silent(run(UNWATCHED, facts=INSIDE, series=FALLING))
+
+
+def test_a_part_that_runs_without_gradients_where_nothing_is_learned() -> None:
+    claim = explains(run(UNWATCHED, observed("loss_plateau", 0, skill=1.0), facts=INSIDE), layer="blocks", step=0)
+    assert "use_reentrant=False" in claim.remedy

@@ -32,3 +32,14 @@ def test_a_gradient_that_reached_the_limit() -> None:
 def test_an_output_that_reached_the_limit() -> None:
     over = observed("nonfinite_activation", 7, "fc", dtype="torch.float16", inf_share=0.1, largest=60000.0)
     explains(run(over), layer="fc", step=7)
+
+
+def test_a_float16_value_that_is_no_number_for_another_reason_did_not_overflow() -> None:
+    silent(run(observed("nonfinite_activation", 9, "fc", dtype="float16", largest=430.0, detail="zero_divisor")))
+
+
+def test_an_operator_that_made_infinity_of_finite_float16_values() -> None:
+    product = observed(
+        "nonfinite_activation", 9, "fc", dtype="float16", largest=430.0, operator="mul", detail="overflow"
+    )
+    explains(run(product), layer="fc", step=9, failure="exploding_gradients")

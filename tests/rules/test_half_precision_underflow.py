@@ -31,3 +31,20 @@ def test_a_gradient_that_was_not_finite_explains_the_weight() -> None:
 
 def test_finite_gradients_and_weights_that_are_not() -> None:
     explains(run(bad()), layer="mix.0", step=0, failure="optimizer_instability")
+
+
+def stuck(**changes: Any) -> SemanticEvent:
+    return observed("stuck_parameter", 0, "fc1", **{"share": 0.5, "owned": True, "dtype": "bfloat16", **changes})
+
+
+def test_float32_weights_that_stand_still_have_another_cause() -> None:
+    silent(run(stuck(dtype="float32")))
+
+
+def test_weights_that_no_optimizer_holds_stand_still_in_any_format() -> None:
+    silent(run(stuck(owned=False)))
+
+
+def test_bfloat16_weights_that_an_optimizer_holds_and_that_never_move() -> None:
+    claim = explains(run(stuck()), layer="fc1", step=0, failure="optimizer_instability")
+    assert claim.summary == "50% of the bfloat16 parameters get gradients and never move"

@@ -88,3 +88,22 @@ def test_a_change_that_no_step_at_this_rate_can_make_is_not_the_rates() -> None:
     silent(run(observed("outside_write", 50, times_lg=1.0), late, observed("loss_nonfinite", 55)))
     silent(run(observed("outside_write", 49, times_lg=1.0), late, observed("loss_nonfinite", 55)))
     explains(run(observed("outside_write", 20, times_lg=1.0), late, observed("loss_nonfinite", 55)), step=50)
+
+
+THROWN = observed("violent_update", 0, update_lg=0.0, at_start=True)
+SILENT = observed("zero_gradient", 2, "fc3", share=1.0)
+
+
+def test_a_gradient_of_zero_after_the_loss_came_down_is_the_end_of_a_training() -> None:
+    assert list(learning_rate_too_high(run(THROWN, SILENT, series={"loss": [1.0] * 5 + [0.0] * 95}))) == []
+
+
+def test_a_gradient_of_zero_long_after_the_first_update_is_not_its_doing() -> None:
+    late = observed("zero_gradient", 90, "fc3", share=1.0)
+    assert list(learning_rate_too_high(run(THROWN, late, series={"loss": [-0.3] * 100}))) == []
+
+
+def test_a_policy_that_a_first_update_threw_where_no_gradient_comes_is_a_note() -> None:
+    (claim,) = learning_rate_too_high(run(THROWN, SILENT, series={"loss": [-0.3] * 100}))
+    assert not claim.outcome and claim.step == 0
+    assert claim.summary == "the update is 1 of the weights, and from step 2 on the gradient is exactly zero"

@@ -100,3 +100,16 @@ def test_updates_of_which_a_fifth_was_kept_count_for_all_steps() -> None:
     """A decimated series: 20 points of 4e-4 stand for 100 steps, which is 4 % of the weights and not 0.8 %."""
     silent(near(STUCK, update=[4e-4] * 20))
     explains(near(STUCK, update=[1e-4] * 20), step=0)
+
+
+ZERO = observed("rate_zero", 60, before=1e-3, steps=180, share=0.75)
+
+
+def test_a_schedule_that_ended_after_all_was_learned_is_only_noted() -> None:
+    (claim,) = learning_rate_too_low(near(ZERO, skill=[0.9**i for i in range(100)]))
+    assert not claim.outcome and claim.step == 60
+
+
+def test_a_schedule_that_ended_with_most_left_to_learn() -> None:
+    claim = explains(near(ZERO), step=60, failure="optimizer_instability")
+    assert claim.summary == "the rate is zero for the last 75% of the steps"

@@ -28,3 +28,9 @@ def test_a_sum_over_a_few_samples_is_no_cause() -> None:
 
 def test_a_sum_over_many_samples_that_runs_away() -> None:
     explains(run(SUM, LARGE, END, facts=SGD), step=0, failure="exploding_gradients")
+
+
+def test_backward_passes_that_were_not_divided_and_ran_away() -> None:
+    added = observed("summed_loss", 0, loss_kind="nll", rows=16, accumulated=True)
+    claim = explains(run(added, LARGE, END, facts=SGD), step=0)
+    assert claim.summary == "the gradients of 16 backward passes are added up and nothing is divided by 16"

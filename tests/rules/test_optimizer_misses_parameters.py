@@ -81,3 +81,8 @@ def test_only_a_head_trained_on_random_layers_is_no_fine_tuning() -> None:
         )
         (claim,) = optimizer_misses_parameters(run(stuck("body"), facts=tuned, series=falling))
         assert claim.outcome is told
+
+
+def test_half_precision_weights_that_an_optimizer_holds_are_rounded_not_missed() -> None:
+    stuck = observed("stuck_parameter", 0, "fc1", share=0.5, owned=True, dtype="bfloat16")
+    assert list(optimizer_misses_parameters(run(stuck, observed("loss_plateau", 0)))) == []

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from neuraldbg.events import SemanticEvent
 from neuraldbg.rules.schedule_jump import schedule_jump
 from neuraldbg.testing import check_explains, check_silent, observed, run
 
@@ -30,3 +31,16 @@ def test_a_spike_long_after_the_jump_is_not_its_doing() -> None:
 
 def test_a_spike_right_after_the_jump() -> None:
     explains(run(JUMP, observed("loss_spike", 51, decades=1.0)), step=50, failure="optimizer_instability")
+
+
+def lost(peak: float) -> SemanticEvent:
+    return observed("lost_state", 700, before=0.02, after=0.3, peak=peak, optimizer="Adam", rate=1e-2)
+
+
+def test_a_resume_without_state_that_stays_below_chance_is_only_noted() -> None:
+    silent(run(lost(peak=0.6)))
+
+
+def test_a_resume_without_state_that_throws_away_what_was_learned() -> None:
+    claim = explains(run(lost(peak=2.0)), step=700, failure="optimizer_instability")
+    assert "Adam starts without its state: the loss goes from 0.02 to 2 of chance" in claim.summary
