@@ -76,6 +76,11 @@ def test_another_kind_of_input_under_the_same_name_is_left_out() -> None:
     assert found(steps(*stream(3), *stream(3, seed=1, features=7), *stream(40, seed=2))) == []
 
 
+def test_the_spread_of_a_handful_of_samples_says_nothing() -> None:
+    rng = np.random.default_rng(0)
+    assert found(steps(*[batch(rng.normal(size=(4, 12))) for _ in range(400)])) == []
+
+
 def test_batches_of_one_sample_and_inputs_without_features_are_no_error() -> None:
     rng = np.random.default_rng(0)
     assert found(steps(*[batch(rng.normal(size=(1, 4))) for _ in range(60)])) == []
@@ -112,6 +117,7 @@ def test_a_shift_of_one_feature_names_it() -> None:
     moved = [input_stats((0.0, 0.0, 6.0)) for _ in range(5)]
     (event,) = found(steps(*[input_stats((0.01 * k, 0.0, 0.0)) for k in range(15)], *moved))
     assert event.metadata["feature"] == 2
+    assert event.metadata["spreads"] == pytest.approx(6.0)
 
 
 @pytest.mark.parametrize("scale", [5.0, 0.2])
