@@ -63,7 +63,9 @@ def columns(diagnosis: Diagnosis, sessions: int = 1) -> dict[str, str | int | fl
 def claim(diagnosis: Diagnosis) -> tuple[str, str, str | None, int | None]:
     """What a reader takes from it: verdict, cause, layer, step."""
     top = shown(diagnosis)
-    return str(diagnosis.verdict), top.cause if top else "none", top.layer_name if top else None, top and top.step
+    if top is None:
+        return str(diagnosis.verdict), "none", None, None
+    return str(diagnosis.verdict), top.cause, top.layer_name, top.step
 
 
 def _finite(value: float) -> float:

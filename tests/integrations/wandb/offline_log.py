@@ -6,6 +6,7 @@ before the file is complete, so a reader waits for the record of the exit.
 
 from __future__ import annotations
 
+import importlib
 import json
 import struct
 import time
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wandb.proto import wandb_internal_pb2 as messages
+messages: Any = importlib.import_module("wandb.proto.wandb_internal_pb2")  # its types are made when it is loaded
 
 HEADER, BLOCK, CHUNK = 7, 32768, 7
 FULL, LAST = 1, 4  # kinds of chunks that end a record

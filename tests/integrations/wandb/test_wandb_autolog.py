@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import json
 import subprocess
@@ -24,6 +25,12 @@ from .conftest import own_service
 from .offline_log import settled
 
 STEPS = 20
+
+
+@pytest.fixture(autouse=True)
+def _no_earlier_optimizers() -> None:
+    """autolog takes in every optimizer that lives, so those of earlier tests must not."""
+    gc.collect()
 
 
 def net() -> nn.Sequential:
