@@ -36,8 +36,9 @@ check: $(READY)  ## Format, lint, types, security.
 coverage: $(READY)  ## The tests, and the share of the code that they run; fails below 60 %.
 	$(BIN)/python -m pytest -m "not services" --cov --cov-report=term
 
-test-services: $(READY)  ## Tests that need a browser or node; installs what is missing.
+test-services: $(READY)  ## Tests that need a browser, PostgreSQL or node; installs what is missing.
 	sh tests/services.sh
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-services.lock
 	$(BIN)/python -m pytest -m services
 
 judge: $(READY)  ## Labelled trainings against the bars of benchmarks/bars.json.
@@ -68,7 +69,7 @@ wheel: $(READY)  ## What ships: the spokes inside, the types and the tests again
 	PYTHONPATH=build/wheel $(BIN)/python -P -m pytest -m "not services"
 
 docs: $(READY)  ## The site, into build/site; a broken link is an error.
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## Remove what builds and runs left behind; .venv stays.
 	rm -rf build dist demo-runs .coverage .mypy_cache .ruff_cache .pytest_cache tests/node/node_modules
