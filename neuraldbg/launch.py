@@ -233,8 +233,9 @@ class _After(MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname != self.name:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
+        others = (finder for finder in sys.meta_path if finder is not self)
+        found = (finder.find_spec(fullname, path, target) for finder in others if hasattr(finder, "find_spec"))
+        spec = next((spec for spec in found if spec is not None), None)
         loader = spec.loader if spec is not None else None
         if loader is None:
             return spec
@@ -242,6 +243,8 @@ class _After(MetaPathFinder):
 
         def execute(module: types.ModuleType) -> None:
             del loader.__dict__["exec_module"]
+            if self in sys.meta_path:  # it stays until now: libraries look whether a module is there before it is used
+                sys.meta_path.remove(self)
             original(module)
             self.then()
 
