@@ -4,6 +4,7 @@
     python -m benchmarks.accuracy --short               about 60 runs, in under two minutes
     python -m benchmarks.accuracy --split test --wrong  the wrong ones, each with label, answer and first events
     python -m benchmarks.accuracy --only gcn/jump       what its name has
+    python -m benchmarks.accuracy --rows FILE           no training: the kept answers, with today's confidences
 
 Every answer goes to benchmarks/out/accuracy.json as well.
 """
@@ -18,14 +19,17 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from benchmarks import corpus
 from benchmarks.accuracy_page import picture, table, written
-from benchmarks.grading import Answer, Row, as_json
+from benchmarks.grading import Answer, Row, as_json, from_json
 from neuraldbg import NeuralDbg
+from neuraldbg.reasoning.calibration import Calibration, load
 
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "benchmarks" / "out" / "accuracy.json"
@@ -111,6 +115,31 @@ def measure(jobs: Sequence[corpus.Job], processes: int, wrong: bool = False) -> 
         return rows
 
 
+def recalibrated(data: dict[str, Any], calibration: Calibration) -> list[Row]:
+    """Kept answers with the confidences that this calibration gives their scores, never rising down the list.
+
+    Raises SystemExit for answers of another version of the corpus.
+    """
+    if data["version"] != corpus.VERSION:
+        raise SystemExit(f"the rows are of corpus version {data['version']}, this is {corpus.VERSION}: train anew")
+    rows = []
+    for row in map(from_json, data["rows"]):
+        ceiling, answers = 1.0, []
+        for a in row.answers:
+            ceiling = min(ceiling, round(calibration.confidence(a.cause, a.score), 4))
+            answers.append(replace(a, confidence=ceiling))
+        rows.append(replace(row, answers=tuple(answers)))
+    return rows
+
+
+def publish(rows: Sequence[Row]) -> None:
+    """The page and its picture."""
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    PAGE.write_text(written(rows, corpus.VERSION))
+    PICTURE.write_text(picture([r for r in rows if r.split == "test"]))
+    print(f"written: {PAGE.relative_to(ROOT)}, {PICTURE.relative_to(ROOT)}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--split", default="all", choices=("fit", "check", "test", "all"))
@@ -121,7 +150,13 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--wrong", action="store_true", help="list each wrong run")
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--rows", type=Path, help="answers of the whole corpus that an earlier call kept")
     args = parser.parse_args()
+    if args.rows is not None:
+        rows = recalibrated(json.loads(args.rows.read_text()), load())
+        print(table(rows))
+        publish(rows)
+        return
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     jobs = chosen(args)
     if not jobs:
@@ -133,10 +168,7 @@ def main() -> None:
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps({"version": corpus.VERSION, "rows": [as_json(r) for r in rows]}, indent=1) + "\n")
     if args.split == "all" and not (args.short or args.limit or args.only or args.kind):
-        PAGE.parent.mkdir(parents=True, exist_ok=True)
-        PAGE.write_text(written(rows, corpus.VERSION))
-        PICTURE.write_text(picture([r for r in rows if r.split == "test"]))
-        print(f"written: {PAGE.relative_to(ROOT)}, {PICTURE.relative_to(ROOT)}")
+        publish(rows)
 
 
 if __name__ == "__main__":

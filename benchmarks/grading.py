@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 SLACK = 2  # steps by which an onset may miss its window
@@ -192,6 +192,10 @@ def calibration_error(rows: Sequence[Row]) -> float:
 
 
 def as_json(row: Row) -> dict[str, Any]:
-    from dataclasses import asdict
-
     return {**asdict(row), "wrong": row.wrong}
+
+
+def from_json(data: Mapping[str, Any]) -> Row:
+    """What `as_json` gave, also after a round through a file."""
+    plain = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k not in ("wrong", "answers")}
+    return Row(**plain, answers=tuple(Answer(**a) for a in data["answers"]))

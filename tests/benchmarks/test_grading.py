@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
+from benchmarks.accuracy import recalibrated
 from benchmarks.accuracy_page import picture, written
-from benchmarks.grading import Answer, Row, Share, calibration_error, scores
+from benchmarks.corpus import VERSION
+from benchmarks.grading import Answer, Row, Share, as_json, calibration_error, scores
+from neuraldbg.reasoning.calibration import Calibration
 
 RIGHT = Answer("schedule_jump", "optimizer_instability", None, 42, 0.9)
 FAULTY = Row(
@@ -77,3 +81,17 @@ def test_the_page_names_each_false_alarm() -> None:
 
 def test_the_picture_is_drawn_without_any_run() -> None:
     assert picture([]).startswith("<svg")
+
+
+def test_kept_rows_come_back_with_todays_confidences_which_never_rise_down_the_list() -> None:
+    second = replace(RIGHT, cause="label_error", score=5.0)
+    row = replace(FAULTY, answers=(replace(RIGHT, score=0.0), second))
+    kept = json.loads(json.dumps({"version": VERSION, "rows": [as_json(row)]}))
+    (read,) = recalibrated(kept, Calibration(causes={"schedule_jump": (1.0, 1.0), "label_error": (1.0, 0.0)}))
+    assert [a.confidence for a in read.answers] == [pytest.approx(0.7311), pytest.approx(0.7311)]
+    assert replace(read, answers=row.answers) == row
+
+
+def test_rows_of_another_corpus_are_refused_by_its_version() -> None:
+    with pytest.raises(SystemExit, match="corpus version 0, this is"):
+        recalibrated({"version": 0, "rows": []}, Calibration())
