@@ -197,5 +197,6 @@ def as_json(row: Row) -> dict[str, Any]:
 
 def from_json(data: Mapping[str, Any]) -> Row:
     """What `as_json` gave, also after a round through a file."""
-    plain = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k not in ("wrong", "answers")}
+    kept = {k: v for k, v in data.items() if k not in ("wrong", "answers")}
+    plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in kept.items()}
     return Row(**plain, answers=tuple(Answer(**a) for a in data["answers"]))
