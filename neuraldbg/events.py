@@ -169,6 +169,7 @@ SYMPTOMS: Mapping[str, Symptom] = MappingProxyType(
         "rate_zero": Symptom(_O, _OPT.PLATEAU, Phase.UPDATE, "the learning rate is zero"),
         "updates_stop": Symptom(_O, _OPT.PLATEAU, Phase.UPDATE, "updates stop while gradients go on"),
         "nonfinite_weight": Symptom(_O, _OPT.DIVERGING, Phase.UPDATE, "weights turn non-finite"),
+        "short_path": Symptom(_O, _OPT.PLATEAU, Phase.UPDATE, "all updates together hardly move the weights"),
         "decay_outweighs": Symptom(_O, _OPT.PLATEAU, Phase.UPDATE, "the gradient only makes up for weight decay"),
         "weights_shrink": Symptom(_O, _OPT.PLATEAU, Phase.UPDATE, "weight decay outweighs the gradient"),
     }

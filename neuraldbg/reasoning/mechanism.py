@@ -73,6 +73,7 @@ MECHANISM: Mapping[str, frozenset[str]] = MappingProxyType(
             "stuck_parameter": ("loss_plateau", "slow_progress"),
             "updates_stop": ("loss_plateau", "slow_progress"),
             "nonfinite_weight": _END,
+            "short_path": ("loss_plateau", "slow_progress"),
             "decay_outweighs": (*_STARVE, "constant_output", "weights_shrink", "slow_progress"),
             "weights_shrink": (*_STARVE, "constant_output", "small_weights"),
         }.items()

@@ -137,6 +137,7 @@ _BY_SYMPTOM: Mapping[str, str] = MappingProxyType(
         "violent_update": "Updates as large as the weights detected{in}",
         "rate_jump": "A jump of the learning rate detected",
         "decay_outweighs": "Weight decay stronger than the gradient detected",
+        "short_path": "Weights that hardly move detected",
         "outside_write": "Weights that changed by more than an optimizer step detected",
         "stuck_parameter": "Parameters that never move detected{in}",
         "stale_statistics": "Running statistics unlike those of the batches detected{in}",

@@ -6,8 +6,9 @@ What it is
 
 How it looks
     The loss falls at every step, the gradient keeps its direction (cosine near 1), and at the end most of the
-    first loss is still there. Where batch noise hides the fall, all updates together have moved the weights by less
-    than a fiftieth of their size. Or the schedule comes down to zero long before the run ends.
+    first loss is still there. Where batch noise hides the fall, all updates together have moved the weights by a few
+    percent of their size: the loss stands at chance, or it falls while the gradient keeps its direction and half of it
+    is left. Or the schedule comes down to zero long before the run ends.
 
 What speaks against it
     A hidden layer at its limits, inputs or targets of huge scale, or the same few batches again and again: these
@@ -34,8 +35,12 @@ from neuraldbg.run import Run
 LEFT = 0.3  # share of the first loss; a healthy twin with the same steady fall has 0.01 left
 FAR_BELOW = 0.3  # of chance; below it the run is learning
 
-PATH = 0.02  # sum of all updates over the weights: nothing can be learned by moving them 2 %; healthy runs exceed 0.1
+PATH = 0.05  # sum of all updates over the weights, beside a loss at chance; healthy runs from chance exceed 0.1
+BLIND = 0.02  # the same, where chance is unknown: a flat loss may be one that has converged
 STILL = 0.6  # of chance, or of the first loss, is left
+HALF = 0.5  # the same, where the loss falls
+STRENGTH = 0.3  # of a path as long as is allowed
+STRAIGHT = 0.5  # cosine of successive gradients: after a whole run the way down has not turned yet
 
 STARVED_BY = (
     "vanishing_with_depth",
@@ -104,24 +109,25 @@ def _gone(run: Run, gone: SemanticEvent) -> Claim:
 
 def _short_path(run: Run) -> Iterator[Claim]:
     """Batch noise hides the slow fall, but not that the weights have hardly gone anywhere."""
-    still = next(lasting(run, "loss_plateau"), None)
-    update, loss, skill = run.get("update"), run.get("loss"), run.skill
-    if still is None or len(update) < 20 or run.has(*STARVED_BY) or run.first_nonfinite is not None:
+    short, still = run.first("short_path"), next(lasting(run, "loss_plateau"), None)
+    loss, skill = run.get("loss"), run.skill
+    if short is None or run.has(*STARVED_BY) or run.first_nonfinite is not None or run.get("rate").tail() == 0:
         return
-    path = sum(update.values) / len(update) * run.steps
-    head, tail = loss.head(), loss.tail()
+    path, head, tail = value(short, "path", 0.0), loss.head(), loss.tail()
     kept = [v for v in (skill, tail / head if head and tail and head > 0 else None) if v is not None]
-    if path > PATH or not kept or min(kept) < STILL or run.get("rate").tail() == 0:
+    straight = value(short, "cosine", 0.0) >= STRAIGHT
+    stands = still is not None and path <= (BLIND if skill is None else PATH) and min(kept, default=0.0) >= STILL
+    if not kept or not (stands or (straight and min(kept) >= HALF)):
         return
     yield Claim(
         cause="learning_rate_too_low",
         failure_type="optimizer_instability",
         layer_name=None,
-        step=update.steps[0],
-        predicts={"loss_plateau": 1000},
-        evidence_for=(still,),
+        step=short.step,
+        predicts={"loss_plateau": FOREVER},
+        evidence_for=(short,) if still is None else (short, still),
         remedy="raise the learning rate tenfold until the loss falls fast, then take a third of that",
         summary=f"all updates together moved the weights by {path:.2%}",
         refuted_by="a run with ten times the rate that falls no faster",
-        strength=min(1.0, math.log10(PATH / max(path, 1e-9))),
+        strength=min(1.0, STRENGTH + math.log10(PATH / max(path, 1e-9))),
     )

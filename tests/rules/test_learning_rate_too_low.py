@@ -21,11 +21,12 @@ def slow(left: float = 0.77) -> SemanticEvent:
 STUCK = observed("loss_plateau", 30, skill=0.99)
 
 
-def near(*events: SemanticEvent, **changes: Any) -> Run:
-    """A hundred steps whose updates add up to a thousandth of the weights, under batch noise; None leaves one out."""
+def near(*events: SemanticEvent, path: float | None = 0.001, cosine: float | None = None, **changes: Any) -> Run:
+    """A hundred steps whose updates add up to so much of the weights, under batch noise; None leaves a series out."""
     noise = [0.97 + 0.05 * (i % 2) for i in range(100)]
-    known = {"update": [1e-5] * 100, "skill": noise, "rate": [1e-5] * 100, **changes}
-    return run(*events, series={name: values for name, values in known.items() if values is not None})
+    known = {"skill": noise, "rate": [1e-5] * 100, **changes}
+    short = [] if path is None else [observed("short_path", 0, path=path, cosine=cosine, steps=100)]
+    return run(*short, *events, series={name: values for name, values in known.items() if values is not None})
 
 
 def test_a_steady_fall_that_arrives_is_healthy() -> None:
@@ -45,7 +46,8 @@ def test_huge_targets_are_the_deeper_cause() -> None:
 
 
 def test_a_plateau_of_weights_that_went_far_has_another_cause() -> None:
-    silent(near(STUCK, update=[2.1e-4] * 100))
+    silent(near(STUCK, path=None))
+    silent(near(STUCK, path=0.051))
 
 
 def test_weights_that_hardly_moved_while_the_loss_fell_are_fine() -> None:
@@ -56,10 +58,6 @@ def test_weights_that_hardly_moved_while_the_loss_fell_are_fine() -> None:
 
 def test_a_plateau_that_was_left_is_none() -> None:
     silent(near(STUCK, recovered(STUCK, 90)))
-
-
-def test_nineteen_updates_are_too_few_to_add_up() -> None:
-    silent(near(STUCK, update=[1e-5] * 19))
 
 
 def test_a_loss_that_nobody_saw_says_nothing() -> None:
@@ -88,18 +86,34 @@ def test_weights_that_have_hardly_gone_anywhere_under_batch_noise() -> None:
     assert "0.10%" in claim.summary
 
 
-def test_just_under_two_percent_of_the_weights_are_hardly_anywhere() -> None:
-    explains(near(STUCK, update=[1.9e-4] * 100), step=0)
+def test_just_under_five_percent_of_the_weights_are_hardly_anywhere() -> None:
+    explains(near(STUCK, path=0.049), step=0)
+
+
+def test_a_flat_loss_of_unknown_chance_may_have_converged() -> None:
+    silent(near(STUCK, skill=None, loss=[0.3] * 100, path=0.021))
+    explains(near(STUCK, skill=None, loss=[0.3] * 100, path=0.019), step=0)
+
+
+FALLING = [1.0 - 0.004 * i for i in range(100)]
+
+
+def test_a_falling_loss_whose_gradient_turns_with_the_batches_is_learning() -> None:
+    silent(near(path=0.07, cosine=0.4, skill=FALLING))
+    silent(near(path=0.07, cosine=None, skill=FALLING))
+
+
+def test_a_straight_way_that_leaves_less_than_half_is_learning() -> None:
+    silent(near(path=0.07, cosine=0.9, skill=[1.0 - 0.006 * i for i in range(100)]))
+
+
+@pytest.mark.parametrize("series", [{"skill": FALLING}, {"skill": None, "loss": FALLING}])
+def test_a_short_and_straight_way_that_leaves_more_than_half(series: dict[str, Any]) -> None:
+    explains(near(path=0.07, cosine=0.6, **series), step=0)
 
 
 def test_where_chance_is_unknown_the_loss_is_measured_against_its_start() -> None:
     explains(near(STUCK, skill=None, loss=[5.0 - 0.001 * i for i in range(100)]), step=0)
-
-
-def test_updates_of_which_a_fifth_was_kept_count_for_all_steps() -> None:
-    """A decimated series: 20 points of 4e-4 stand for 100 steps, which is 4 % of the weights and not 0.8 %."""
-    silent(near(STUCK, update=[4e-4] * 20))
-    explains(near(STUCK, update=[1e-4] * 20), step=0)
 
 
 ZERO = observed("rate_zero", 60, before=1e-3, steps=180, share=0.75)
