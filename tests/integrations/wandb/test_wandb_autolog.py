@@ -309,6 +309,42 @@ def test_the_last_run_is_told_when_the_interpreter_exits(tmp_path: Path, after: 
     assert log.exit_code == code
 
 
+DRAWS = """
+    import random, sys, numpy, torch, wandb
+    for seed in (random.seed, numpy.random.seed, torch.manual_seed):
+        seed(0)
+    if sys.argv[1] == "watched":
+        from neuraldbg.integrations.wandb import autolog
+        autolog()
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    with wandb.init(project="p", mode="offline", dir="."):
+        for step in range(40):
+            optimizer.zero_grad()
+            (model(torch.randn(16, 4)) * random.random()).square().mean().backward()
+            optimizer.step()
+    print(random.random(), numpy.random.rand(), torch.rand(1).item(), model.weight.tolist())
+"""
+
+
+def test_no_random_number_is_drawn_by_loading_and_reporting(tmp_path: Path) -> None:
+    """In processes of their own: a module is loaded once, and some draw a number then."""
+    drawn = [
+        subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(DRAWS), how],
+            cwd=tmp_path,
+            env=own_service(),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        ).stdout
+        for how in ("bare", "watched")
+    ]
+    assert drawn[0] == drawn[1] != ""
+    assert len(list(tmp_path.rglob("diagnosis.json"))) == 1
+
+
 def test_after_a_kill_the_journal_beside_the_run_gives_the_diagnosis(tmp_path: Path) -> None:
     """The run's own log may hold nothing by then: wandb writes it late."""
     import signal

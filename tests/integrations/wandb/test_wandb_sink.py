@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,46 @@ def test_the_users_rows_and_steps_are_the_same_with_and_without_us(
     assert got.series("neuraldbg/events")[-1] == len(MANY)
     assert got.series("neuraldbg/step")[-2:] == [39, 8]  # the last event, then the graph at the last step
     assert len(got.series("neuraldbg/events")) > 30
+
+
+@pytest.mark.parametrize("style", [automatic, explicit_in_parts])
+def test_events_that_come_while_the_user_logs_at_full_speed_change_no_row(
+    begin: Any, told: Any, style: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from neuraldbg.integrations import _wandb_sink
+
+    monkeypatch.setattr(_wandb_sink, "BETWEEN_POINTS", 0.0)
+    bare = begin()
+    for number in range(200):
+        style(bare, number)
+    expected = told(bare)
+    watched = begin()
+    fanout = FanOut([WandbSink()])
+    fanout.open(FACTS)
+    for number in range(200):
+        fanout.event(observed("loss_spike", number))
+        style(watched, number)
+    fanout.close(replace(FAILED, steps=200))
+    got = told(watched)
+    assert got.users_rows() == expected.users_rows()
+    assert got.summary["neuraldbg/events"] == 200
+
+
+def test_a_forked_process_never_writes_into_its_parents_run(begin: Any, told: Any, tmp_path: Path) -> None:
+    run = begin()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            session(WandbSink(spool_dir=tmp_path / "child"))
+        except Undelivered:
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert len(list((tmp_path / "child").rglob("diagnosis.json"))) == 1
+    log = told(run)
+    assert not any("neuraldbg" in key for key in (*log.summary, *log.config, *log.files, *log.tags))
 
 
 @pytest.mark.parametrize("style", [automatic, explicit_in_parts])
