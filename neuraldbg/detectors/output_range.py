@@ -7,7 +7,7 @@ import statistics
 from dataclasses import dataclass, replace
 
 from neuraldbg.events import SemanticEvent, observed
-from neuraldbg.record import ModuleFacts, RunFacts, StepRecord
+from neuraldbg.record import LayerStats, LossStats, ModuleFacts, RunFacts, StepRecord
 from neuraldbg.settings import Settings
 
 RANGES = {"relu": (0.0, float("inf")), "sigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0)}
@@ -15,12 +15,15 @@ REACHED = 0.9  # of the target range; less of it out of reach is rounding or lab
 DEAD = 0.15  # share of output units: one of six classes that can never be predicted
 BATCHES = 3  # in a row: the extremes of one batch may be a single outlier
 FLOOR = 0.2  # of the chance level: with scores in [-1, 1] a loss on ten logits stays above 0.35 of it
+CLOSE = 1e-3  # rounding of what is compared
+NEAR = 0.8  # of the way from the middle of a bounded range to its end
 
 
 @dataclass(frozen=True)
 class Seen:
     ranges: frozenset[str] = frozenset()
     short: tuple[tuple[int, float], ...] = ()
+    confined: int | None = None  # first step in which the loss was seen to take scores of a bounded activation
     dead: frozenset[str] = frozenset()
     steps: tuple[int, ...] = ()
 
@@ -55,10 +58,11 @@ def _reach(
     """Said once, when the targets of a few batches in a row, or the floor of the loss, are out of reach."""
     held_up = floor(m, record, facts)
     if held_up is not None and held_up >= FLOOR:
+        since = record.step if state.confined is None else state.confined
+        if not at_limit(m, record.layers[m.name]):
+            return replace(state, confined=since), []
         low, high = RANGES[m.activation]
-        event = observed(
-            "output_range", record.step, m.name, low=low, high=high, covered=None, dead=None, floor=held_up
-        )
+        event = observed("output_range", since, m.name, low=low, high=high, covered=None, dead=None, floor=held_up)
         return replace(state, ranges=state.ranges | {m.name}), [event]
     if covered is None:
         return state, []
@@ -87,16 +91,33 @@ def floor(m: ModuleFacts, record: StepRecord, facts: RunFacts) -> float | None:
     Cross-entropy over C classes: log(1 + (C - 1) exp(low - high)); binary on logits: softplus(-high) of the ones and
     softplus(low) of the zeros, as many of each. Only of the single last output of a single model.
     """
-    loss = record.loss_stats
+    loss, s = record.loss_stats, record.layers[m.name]
     ends = [f for f in facts.modules if f.position == "output" and not f.has_children and f.order is not None]
     if loss is None or not loss.chance or len(facts.models) > 1 or [f.name for f in ends] != [m.name]:
         return None
     low, high = RANGES[m.activation]
-    if loss.kind == "bce_with_logits":
+    if loss.kind == "bce_with_logits" and taken(loss, s):
         return 0.5 * (math.log1p(math.exp(-high)) + math.log1p(math.exp(low))) / loss.chance
-    if loss.kind == "nll" and m.width and m.width > 1:
-        return math.log1p((m.width - 1) * math.exp(low - high)) / loss.chance
+    if loss.kind == "nll" and m.width and m.width > 1 and high < math.inf:
+        least = low - high - math.log(m.width)  # of a log-probability, where the scores were not scaled up
+        if loss.output_low is None or loss.output_low > least - CLOSE:
+            return math.log1p((m.width - 1) * math.exp(low - high)) / loss.chance
     return None
+
+
+def taken(loss: LossStats, s: LayerStats) -> bool:
+    """Whether the loss's input is within what this module gave: then nothing scaled it in between."""
+    if loss.output_low is None or loss.output_high is None:
+        return True
+    return loss.output_low >= s.low - CLOSE and loss.output_high <= s.high + CLOSE
+
+
+def at_limit(m: ModuleFacts, s: LayerStats) -> bool:
+    """Whether some output is pushed to the end of the range: a limit that nothing comes near does no harm."""
+    low, high = RANGES[m.activation]
+    if high == math.inf:
+        return s.low <= low
+    return max(s.high - (low + high) / 2, (low + high) / 2 - s.low) >= NEAR * (high - low) / 2
 
 
 def coverage(m: ModuleFacts, record: StepRecord) -> float | None:
@@ -104,6 +125,8 @@ def coverage(m: ModuleFacts, record: StepRecord) -> float | None:
     loss = record.loss_stats
     if loss is None or loss.kind == "nll" or loss.target_low is None or loss.target_high is None:
         return None
+    if not taken(loss, record.layers[m.name]):
+        return None  # scaled to the targets behind the activation: an actor's 2 * tanh
     low, high = RANGES[m.activation]
     width = loss.target_high - loss.target_low
     if width <= 0:

@@ -43,13 +43,14 @@ def numerical_op_forward(run: Run) -> Iterator[Claim]:
         return
     if half(bad):
         return  # a float32 run would be finite: the format is to blame
+    steep = run.first("function_growth", layer=bad.layer_name, before=bad)  # the overflow was only a matter of time
     yield Claim(
         cause="numerical_op_forward",
         failure_type="exploding_gradients",
         layer_name=bad.layer_name,
-        step=bad.step,
+        step=steep.step if steep else bad.step,
         predicts=PREDICTS,
-        evidence_for=(bad, *run.all("loss_nonfinite")),
+        evidence_for=(*((steep,) if steep else ()), bad, *run.all("loss_nonfinite")),
         remedy="keep the argument in its range (clamp, logsumexp, softplus), or use an activation that cannot overflow",
         summary=where(bad) + f"inputs are finite{_largest(bad)}",
         refuted_by="an input to this module that was not finite before",

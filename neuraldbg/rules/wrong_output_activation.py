@@ -6,7 +6,7 @@ What it is
 
 How it looks
     A softmax of width one with a gradient of exactly zero; output units of a ReLU that are zero for every sample;
-    targets that the range of the last activation does not reach, with a third of the loss left at the end; scores
+    targets that the range of the last activation does not reach, with a fifth of the loss left at the end; scores
     of a loss on logits that end in a sigmoid, tanh or ReLU: it then stays above a floor that can be computed.
 
 What speaks against it
@@ -31,7 +31,7 @@ from neuraldbg.run import Run
 DEAD = 0.15  # one of six classes that can never be predicted again is a failure; a wide output is none
 COVERED = 0.9  # of the targets' range; below it the loss cannot reach its floor
 HALF = 0.6  # of the range: where less is within reach the missing part carries much of the loss
-LEFT = 0.3  # of chance: what a ReLU on symmetric targets leaves is 0.5, and learning runs go below
+LEFT = 0.2  # of chance: a ReLU on symmetric targets leaves 0.5, a tanh on standardised ones 0.15 at the very least
 FLOOR = 0.2  # of chance, by the detector's own mark: a floor is arithmetic, no estimate
 
 PREDICTS = {**STARVED, "saturation": 500, "dead_units": 500, "stuck_parameter": 500}
@@ -50,7 +50,7 @@ def wrong_output_activation(run: Run) -> Iterator[Claim]:
     reach = next(lasting(run, "output_range"), None)
     if reach is not None:
         dead, covered, floor = value(reach, "dead", 0.0), value(reach, "covered", 1.0), value(reach, "floor", 0.0)
-        if floor >= FLOOR:
+        if floor >= FLOOR and (run.skill is None or run.skill > floor / 1.1):  # below it: scaled behind the activation
             yield _bounded_scores(run, reach, floor)
             return
         silent = tuple(e for e in lasting(run, "dead_units") if e.layer_name == reach.layer_name)

@@ -85,9 +85,30 @@ def test_one_batch_with_an_outlier_tells_nothing_of_the_targets() -> None:
     assert found("sigmoid", [*usual[:4], odd[0], *usual[5:7]]) == []
 
 
+@pytest.mark.parametrize("kind", ["mse", "bce_with_logits", "nll"])
+def test_an_output_that_is_scaled_up_behind_its_activation_is_not_confined(kind: str) -> None:
+    """An actor's 2 * tanh, or ten times a cosine: the loss takes values that the module did not give."""
+    stats = loss_stats(kind, chance=1.4, target_low=-2.0, target_high=2.0, output_low=-9.0, output_high=2.0)
+    known = facts(module("out", 1, "tanh", position="output", width=4), models=("net",))
+    layers = {"out": layer_stats(low=-0.99, high=0.99)}
+    assert feed(output_range, [record(k, layers=layers, loss_stats=stats) for k in range(9)], facts=known) == []
+
+
+def test_a_limit_that_no_output_comes_near_hinders_nothing_yet() -> None:
+    known = facts(module("out", 1, "tanh", position="output", width=10), models=("net",))
+    stats = loss_stats("nll", chance=math.log(10))
+
+    def reached(step: int, high: float) -> StepRecord:
+        return record(step, layers={"out": layer_stats(low=-0.1, high=high)}, loss_stats=stats)
+
+    assert feed(output_range, [reached(k, 0.7) for k in range(9)], facts=known) == []
+    (event,) = feed(output_range, [reached(0, 0.1), reached(1, 0.7), reached(2, 0.9)], facts=known)
+    assert event.step == 0 and event.metadata["floor"] > 0.2
+
+
 def scores(kind: str, chance: float | None, count: int = 2) -> list[StepRecord]:
     stats = loss_stats(kind, chance=chance)
-    return [record(k, layers={"out": layer_stats()}, loss_stats=stats) for k in range(count)]
+    return [record(k, layers={"out": layer_stats(low=0.0, high=1.0)}, loss_stats=stats) for k in range(count)]
 
 
 @pytest.mark.parametrize(

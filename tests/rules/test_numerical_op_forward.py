@@ -81,3 +81,10 @@ def test_a_steep_function_after_which_the_loss_jumps_far_above_chance() -> None:
 def test_a_steep_function_from_which_the_loss_starts_far_above_chance() -> None:
     slow = {"skill": [max(0.8, 5000 * 0.8**i) for i in range(100)]}
     explains(run(STEEP, series=slow), layer="power", step=3)
+
+
+def test_an_overflow_of_a_function_that_was_steep_before_begins_there() -> None:
+    steep = observed("function_growth", 6, "exp", gain_lg=1.1)
+    explains(run(steep, bad(80)), layer="exp", step=6)
+    elsewhere = observed("function_growth", 6, "power", gain_lg=1.1)
+    explains(run(elsewhere, bad(80)), layer="exp", step=80)

@@ -49,14 +49,14 @@ def test_a_sigmoid_that_cannot_reach_the_targets() -> None:
     explains(run(reach, stuck, facts=model), layer="sigmoid", failure="saturated_activations")
 
 
-def test_half_of_the_targets_out_of_reach_and_a_loss_that_keeps_a_third_of_chance() -> None:
+def test_half_of_the_targets_out_of_reach_and_a_loss_that_keeps_half_of_chance() -> None:
     reach = observed("output_range", 0, "out", covered=0.5, dead=None)
     model = facts(module("lin", 0), module("out", 1, "relu", position="output"))
     stays = {"skill": [max(0.55, 0.97**i) for i in range(100)]}
     explains(run(reach, facts=model, series=stays), layer="out", failure="dead_neurons")
 
 
-def test_a_small_part_of_the_targets_out_of_reach_explains_no_third_of_the_loss() -> None:
+def test_a_small_part_of_the_targets_out_of_reach_explains_no_half_of_the_loss() -> None:
     reach = observed("output_range", 0, "out", covered=0.8, dead=None)
     silent(run(reach, series={"skill": [max(0.55, 0.97**i) for i in range(100)]}))
 
@@ -71,3 +71,8 @@ def test_scores_in_a_sigmoid_keep_the_loss_above_its_floor_while_it_falls() -> N
 def test_a_floor_near_zero_hinders_nothing() -> None:
     reach = observed("output_range", 0, "squash", covered=None, dead=None, floor=0.1)
     silent(run(reach, series={"skill": [0.97**i for i in range(100)]}))
+
+
+def test_a_loss_below_the_floor_has_scores_that_were_scaled_up() -> None:
+    reach = observed("output_range", 0, "squash", covered=None, dead=None, floor=0.54)
+    silent(run(reach, series={"skill": [max(0.4, 0.97**i) for i in range(100)]}))
