@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 from gdocs_text import Line, Span, inline, parse, plain, requests, units
+
+from neuraldbg.report.summary import Told, page
+from neuraldbg.sweep.rows import Row
 
 
 @pytest.mark.parametrize(
@@ -60,3 +65,20 @@ def test_an_empty_document_is_not_emptied_first() -> None:
 def test_the_last_newline_of_a_document_is_never_deleted() -> None:
     first = requests([Line("x")], 10, "old text\n", "replace")[0]
     assert first == {"deleteContentRange": {"range": {"startIndex": 1, "endIndex": 9}}}
+
+
+def test_a_summary_of_ours_reads_there_as_it_was_meant() -> None:
+    """What the page escapes for Markdown is plain text again, and its links lead where they led."""
+    told = Told(Row("[x](http://y) <b>_1_", "healthy"), links=(("Run", "https://host/#/runs/a_b (1)"),))
+    heading, *rest = parse(page([told], date(2026, 1, 2), "Runs & more"))
+    assert (heading.text, heading.named) == ("Runs & more, 2026-01-02", "HEADING_1")
+    assert [line.text for line in rest] == [
+        "1 training: 1 healthy",
+        "[x](http://y) <b>_1_: healthy",
+        "No cause was named.",
+        "Run: https://host/#/runs/a_b (1)",
+    ]
+    assert [span.style for span in rest[-1].spans] == [
+        {"bold": True},
+        {"link": {"url": "https://host/#/runs/a_b%20%281%29"}},
+    ]
