@@ -16,6 +16,7 @@ NOTHING = 3
 WEAK = 1e-3  # of the median gradient: below it an update may be lost to rounding, which is a vanishing gradient
 EPS = {"float32": 2.0**-23, "float64": 2.0**-52}  # in half formats the loss of updates is a finding of its own
 RESTING = 16  # steps of a parameter that moved before: it may rest for a few
+FEW = 16  # elements; of more than these not all stand at a limit to the bit
 MANUAL = 16  # steps of a loop without an optimizer: it may update only now and then
 
 
@@ -87,10 +88,11 @@ def _left_behind(
 ) -> bool:
     """Whether what moved before should still move: its optimizer moves others, and no rate or rounding stops it.
 
-    The module was replaced: the optimizer goes on updating the old tensor. A group of rate zero rests on purpose.
+    The module was replaced: the optimizer goes on updating the old tensor. A group of rate zero rests on purpose, and
+    a scale or bias of few elements may be clamped at a limit of its own.
     """
     eps, mates = EPS.get(p.dtype), {q.name for q in facts.parameters if q.owner == p.owner and q.name != p.name}
-    if not record.rates or min(record.rates) <= 0 or eps is None or not mates & now:
+    if not record.rates or min(record.rates) <= 0 or eps is None or p.numel < FEW or not mates & now:
         return False
     held = facts.optimizers[p.owner] if p.owner is not None and p.owner < len(facts.optimizers) else None
     push = (s.gradient or 0.0) if held is None or held.kind == "SGD" else 1.0

@@ -205,6 +205,15 @@ def test_steps_too_small_to_change_the_last_digit_leave_it_where_it_is() -> None
     assert found(rest(60, rates=(1e-8, 1e-8)), facts=OWNED) == []
 
 
+def test_a_scale_that_is_clamped_at_its_limit_stays_there() -> None:
+    scale = facts(
+        *NET.modules,
+        parameters=(parameter("base.weight", numel=1, dims=0), *OWNED.parameters[1:]),
+        optimizers=OWNED.optimizers,
+    )
+    assert found(rest(60), facts=scale) == []
+
+
 def test_a_player_alone_in_its_optimizer_may_wait_for_the_other() -> None:
     players = facts(
         *NET.modules,
