@@ -1,10 +1,11 @@
 #!/bin/sh
-# What the tests marked "services" need beyond Python: a browser, and node with the packages of tests/node.
+# What the tests marked "services" need beyond Python: a browser, PostgreSQL, node with the packages of tests/node.
 set -eu
 cd "$(dirname "$0")"
 
 packages=""
 command -v chromium >/dev/null || packages="$packages chromium"
+ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || packages="$packages postgresql"
 command -v node >/dev/null || packages="$packages nodejs"
 command -v npm >/dev/null || packages="$packages npm"
 if [ -n "$packages" ]; then

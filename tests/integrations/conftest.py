@@ -17,20 +17,6 @@ from mlflow.entities import Run
 from neuraldbg.integrations.mlflow import autolog
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """MLflow's own warnings, and SQLite connections that its pool leaves to the collector."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            for ignored in (
-                "ignore::FutureWarning:mlflow",
-                "ignore::DeprecationWarning:mlflow",
-                "ignore::UserWarning:mlflow",
-                "ignore:unclosed database:ResourceWarning",
-                "ignore:.*sqlite3.Connection:pytest.PytestUnraisableExceptionWarning",
-            ):
-                item.add_marker(pytest.mark.filterwarnings(ignored))
-
-
 @pytest.fixture(scope="session", name="tables")
 def _tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tables") / "mlflow.db"
