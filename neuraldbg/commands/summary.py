@@ -63,7 +63,8 @@ def _told(source: str, folder: Path) -> Iterator[Told]:
         return
     try:
         for row in rows_of(source):
-            yield Told(row, links=(("Run", row.where),) if row.where else ())
+            link = row.where.startswith(("https://", "http://"))
+            yield Told(row, links=(("Run", row.where),)) if link else Told(row, known_as=row.where)
     except LookupError as error:
         fail(str(error.args[0] if error.args else error))
     except (OSError, ValueError) as error:

@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 class Told:
     """One training: its row, its diagnosis where that is at hand, and (label, address) of where to look at it.
 
-    An address is a link (http, https) or a path relative to the page; anything else is shown as it is.
+    An address is a link (http, https) or a path relative to the page. known_as: an id that leads nowhere by itself.
     """
 
     row: Row
     diagnosis: Diagnosis | None = None
     links: tuple[tuple[str, str], ...] = ()
+    known_as: str = ""
 
 
 def counted(trainings: Sequence[Told]) -> str:
@@ -55,19 +56,21 @@ def page(trainings: Sequence[Told], day: date, title: str = "") -> str:
     return "\n\n".join([head, counted(trainings), *sections]) + "\n"
 
 
-def section(told: Told) -> Iterable[str]:
-    """Verdict, causes and evidence of one training, and where to look at it."""
-    yield f"## {escape(told.row.name)}: {told.row.verdict or 'no diagnosis'}"
+def section(told: Told) -> list[str]:
+    """The lines of one training: verdict, causes and evidence, and where to look at it."""
+    body = list(_row(told.row) if told.diagnosis is None else _diagnosis(told.diagnosis))
+    links = [f"- **{escape(label)}:** {linked(address)}" for label, address in told.links]
+    links += [f"- **Run:** {escape(told.known_as)}"] if told.known_as else []
+    gap = [""] if links and not body[-1].startswith("- ") else []
+    return [f"## {escape(told.row.name)}: {told.row.verdict or 'no diagnosis'}", "", *body, *gap, *links]
+
+
+def _diagnosis(diagnosis: Diagnosis) -> Iterable[str]:
+    (_, claim), *rest = lines(diagnosis)
+    yield f"**{escape(claim)}**"
     yield ""
-    if told.diagnosis is None:
-        yield from _row(told.row)
-    else:
-        (_, claim), *rest = lines(told.diagnosis)
-        yield f"**{escape(claim)}**"
-        yield ""
-        yield from (f"- **{heading}:** {escape(text)}" for heading, text in rest)
-        yield from (f"- **Also possible:** {escape(h)}" for h in further(told.diagnosis))
-    yield from (f"- **{escape(label)}:** {linked(address)}" for label, address in told.links)
+    yield from (f"- **{heading}:** {escape(text)}" for heading, text in rest)
+    yield from (f"- **Also possible:** {escape(h)}" for h in further(diagnosis))
 
 
 def _row(row: Row) -> Iterable[str]:

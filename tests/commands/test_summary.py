@@ -145,7 +145,7 @@ def test_a_trackers_runs_have_sections_with_their_links(runs, monkeypatch):
     first, second = sections(text).values()
     assert "**Likely due to" in first and "since step 0**" in first and "- **Confidence:** 0.70" in first
     assert "](http://127.0.0.1:5000/#/runs/1)" in first
-    assert "This run was not watched." in second
+    assert second.endswith("This run was not watched.\n\n- **Run:** abc123\n")
 
 
 def test_a_name_that_is_markup_is_shown_as_it_is():
