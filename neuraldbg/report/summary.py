@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from neuraldbg.sweep.rows import Row
 
 
+VERDICTS = (
+    ("failed", "failed"),
+    ("warning", "with a warning"),
+    ("healthy", "healthy"),
+    ("running", "still running"),
+    ("", "without a diagnosis"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """One training: its row, its diagnosis where that is at hand, and (label, address) of where to look at it.
@@ -38,15 +47,6 @@ def counted(trainings: Sequence[Told]) -> str:
     words = [f"{of[v]} {said}" for v, said in VERDICTS if of[v]]
     n = len(trainings)
     return f"{n} training{'' if n == 1 else 's'}: {', '.join(words) if words else 'none'}"
-
-
-VERDICTS = (
-    ("failed", "failed"),
-    ("warning", "with a warning"),
-    ("healthy", "healthy"),
-    ("running", "still running"),
-    ("", "without a diagnosis"),
-)
 
 
 def page(trainings: Sequence[Told], day: date, title: str = "") -> str:
