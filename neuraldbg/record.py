@@ -230,7 +230,11 @@ class ParameterFacts:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerFacts:
-    """An optimizer that stepped. `fresh`: its own step counter said 1 after the first step (None: it has none)."""
+    """An optimizer that stepped.
+
+    fresh: its own step counter said 1 after the first step (None: it has none). first_rate: when it was met, its rate
+    was the one that its schedule begins with (None: no schedule is known).
+    """
 
     kind: str
     rates: tuple[float, ...]
@@ -239,6 +243,7 @@ class OptimizerFacts:
     momentum: float = 0.0
     parameters: int = 0
     fresh: bool | None = None
+    first_rate: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +269,8 @@ class RunFacts:
     """What is known of the run besides its events. It grows: each update is a new value.
 
     structure: residual (blocks add their input), post_norm (norm after the sum), attention, recurrent,
-    has_norm: as far as modules and the graph show it.
+    has_norm: as far as modules and the graph show it. rank, world: of a distributed training, this process's number
+    and how many there are.
     """
 
     models: tuple[str, ...] = ()
@@ -282,6 +288,8 @@ class RunFacts:
     exception_layer: str | None = None
     tracked_run: str | None = None
     started: float | None = None
+    rank: int | None = None
+    world: int | None = None
 
     def module(self, name: str | None) -> ModuleFacts | None:
         return next((m for m in self.modules if m.name == name), None)

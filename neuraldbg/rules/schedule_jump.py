@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
+from neuraldbg.events import SemanticEvent
 from neuraldbg.reasoning.outcome import BLOW_UP, STARVED, follows, value
 from neuraldbg.run import Run
 
@@ -72,11 +73,10 @@ def schedule_jump(run: Run) -> Iterator[Claim]:
 
 
 def _resumed(run: Run) -> Iterator[Claim]:
-    """Weights of a checkpoint whose optimizer and schedule were not restored with them."""
+    """Weights of a checkpoint whose optimizer, schedule or scaler was not restored with them."""
     lost = run.first("lost_state")
     if lost is None:
         return
-    before, peak, kind = value(lost, "before", 0.0), value(lost, "peak", 0.0), lost.metadata.get("optimizer")
     harm = tuple(e for e in run.all("violent_update", "loss_spike", "exploding_gradient") if e.step <= lost.step + SOON)
     yield Claim(
         cause="schedule_jump",
@@ -86,9 +86,17 @@ def _resumed(run: Run) -> Iterator[Claim]:
         predicts={**BLOW_UP, **STARVED},
         evidence_for=(lost, *harm),
         remedy="save and load the states of the optimizer, the schedule and the scaler with the weights; else warm up",
-        summary=f"a resumed run whose {kind or 'optimizer'} starts without its state: the loss goes from"
-        f" {before:.2g} to {peak:.2g} of chance",
-        refuted_by="the same start with the optimizer's and the schedule's states loaded that jumps as well",
+        summary=_what_was_lost(lost),
+        refuted_by="the same start with all these states loaded that goes on as this one did",
         exact=True,
-        outcome=peak > ABOVE,
+        outcome=value(lost, "peak", 0.0) > ABOVE,
     )
+
+
+def _what_was_lost(lost: SemanticEvent) -> str:
+    kind, missing = lost.metadata.get("optimizer") or "optimizer", lost.metadata.get("lost")
+    if missing == "scaler":
+        return "a resumed run whose GradScaler looks for its scale anew and skips steps"
+    what = "at the first rate of its schedule" if missing == "schedule" else "without its state"
+    before, peak = value(lost, "before", 0.0), value(lost, "peak", 0.0)
+    return f"a resumed run whose {kind} starts {what}: the loss goes from {before:.2g} to {peak:.2g} of chance"

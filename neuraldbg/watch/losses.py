@@ -81,6 +81,18 @@ def unscaled(loss: Tensor, since: int = 0) -> tuple[Tensor | None, bool]:
     return value, changed
 
 
+def before_overflow(loss: Tensor | None, given: Tensor | None) -> Tensor | None:
+    """The loss that a GradScaler was given, where the product with its scale is no number any more.
+
+    Nothing waits for the device: both are at hand, and one is chosen there.
+    """
+    if loss is None or given is None or loss.device != given.device:
+        return loss
+    with torch.no_grad():
+        given = given.to(loss.dtype).reshape(loss.shape)
+        return torch.where(torch.isfinite(loss), loss, given)
+
+
 def _saved(node: Any, name: str) -> Any:
     try:
         return getattr(node, name)

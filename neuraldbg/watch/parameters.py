@@ -182,7 +182,7 @@ class ParameterWatch:
         if not held:
             return None
         self.owners.append(Owner(weakref.ref(optimizer), OptimizerFacts(type(optimizer).__name__, ())))
-        self._read(len(self.owners) - 1, optimizer, fresh=starts_afresh(optimizer))
+        self._read(len(self.owners) - 1, optimizer, met=True)
         return len(self.owners) - 1
 
     def retire(self, k: int) -> set[int]:
@@ -193,13 +193,14 @@ class ParameterWatch:
             self.owners[j] = Owner(self.owners[j].ref, self.owners[j].facts, groups=-1, retired=True)
         return gone
 
-    def _read(self, k: int, optimizer: Any, fresh: bool | None = None) -> None:
+    def _read(self, k: int, optimizer: Any, met: bool = False) -> None:
         groups = optimizer.param_groups
         members = [i for g in groups for p in g["params"] if (i := self.index.get(id(p))) is not None]
         first = groups[0]
         for i in members:
             self.items[i].owner = k
         momentum = first.get("momentum", first.get("betas", (0.0,))[0])
+        known = self.owners[k].facts
         self.owners[k] = Owner(
             ref=self.owners[k].ref,
             facts=OptimizerFacts(
@@ -209,7 +210,8 @@ class ParameterWatch:
                 weight_decay=_number(first.get("weight_decay")) or 0.0,
                 momentum=_number(momentum) or 0.0,
                 parameters=len(members),
-                fresh=self.owners[k].facts.fresh if fresh is None else fresh,
+                fresh=starts_afresh(optimizer) if met else known.fresh,
+                first_rate=_at_first_rate(first) if met else known.first_rate,
             ),
             members=members,
             groups=sum(len(g["params"]) for g in groups),
@@ -360,6 +362,12 @@ def starts_afresh(optimizer: Any) -> bool | None:
         return True if not optimizer.state and "betas" in optimizer.param_groups[0] else None
     steps = _number(counter)
     return None if steps is None else steps <= 1
+
+
+def _at_first_rate(group: dict[str, Any]) -> bool | None:
+    """Whether a schedule hangs on this group and its rate is where the schedule begins."""
+    start, rate = _number(group.get("initial_lr")), _number(group.get("lr"))
+    return None if start is None or rate is None else rate == start
 
 
 def _number(value: Any) -> float | None:

@@ -131,6 +131,7 @@ class Session:
         self.scale: Tensor | float | None = None
         self.skipped = self.divided = False
         self.samples: Sequence[int] | None = None
+        self.before_scale: Tensor | None = None
         self.quick: Tensor | None = None
         self.trained = False
         self.replay.clear()
@@ -299,6 +300,7 @@ class Session:
             self.kept.mark(root, self.count)
         loss, divided = losses.unscaled(root, self.since) if root.numel() == 1 else (None, False)
         self.divided = self.divided or divided
+        loss = losses.before_overflow(loss, self.before_scale)
         found = None
         if self.sampling:
             self.parameters.begin_backward()
@@ -372,6 +374,7 @@ class Session:
     def loss_scaled(self, loss: Any) -> None:
         """A GradScaler is about to multiply this loss."""
         self.replay.loss_scaled(loss)
+        self.before_scale = loss.detach() if isinstance(loss, Tensor) and loss.numel() == 1 else None
 
     @guarded
     def scaler_steps(self, scaler: Any, optimizer: Any) -> int:

@@ -44,9 +44,39 @@ def test_an_optimizer_with_a_past_or_without_a_counter_has_lost_nothing(fresh: b
 def test_trained_weights_under_a_fresh_optimizer_that_jump_are_told_at_the_first_step() -> None:
     (event,) = found(skills(*JUMP))
     assert (event.symptom, event.layer_name, event.step) == ("lost_state", None, 0)
-    assert event.metadata == {"before": 0.02, "after": 0.3, "peak": 2.0, "optimizer": "Adam", "rate": 1e-2}
+    assert event.metadata == {
+        "before": 0.02,
+        "after": 0.3,
+        "peak": 2.0,
+        "lost": "state",
+        "optimizer": "Adam",
+        "rate": 1e-2,
+    }
+
+
+@pytest.mark.parametrize("first_rate", [True, False, None])
+def test_a_schedule_that_begins_anew_counts_where_the_optimizer_has_no_counter(first_rate: bool | None) -> None:
+    known = facts(optimizers=(OptimizerFacts("SGD", (0.1,), first_rate=first_rate),))
+    assert [e.metadata["lost"] for e in found(skills(*JUMP), facts=known)] == ["schedule"] * (first_rate is True)
 
 
 def test_it_is_told_at_the_step_where_watching_began_and_once() -> None:
     late = [record(r.step + 700, loss_stats=r.loss_stats) for r in skills(*JUMP, *JUMP)]
     assert [e.step for e in found(late)] == [700]
+
+
+def skipping(*skipped: bool) -> list[StepRecord]:
+    return [record(k, skipped=s, loss_scale=65536.0) for k, s in enumerate(skipped)]
+
+
+PAST = facts(optimizers=(OptimizerFacts("Adam", (1e-2,), fresh=False),))
+
+
+def test_a_scaler_that_skips_now_and_then_or_with_a_new_optimizer_has_lost_nothing() -> None:
+    assert found(skipping(True, False, True, False), facts=PAST) == []
+    assert found(skipping(True, True, True, False)) == []
+
+
+def test_a_scaler_that_looks_for_its_scale_under_an_optimizer_with_a_past_is_told_once() -> None:
+    (event,) = found(skipping(True, True, True, False), facts=PAST)
+    assert (event.step, event.metadata) == (0, {"lost": "scaler", "optimizer": "Adam", "scale": 65536.0})

@@ -44,3 +44,14 @@ def test_a_resume_without_state_that_stays_below_chance_is_only_noted() -> None:
 def test_a_resume_without_state_that_throws_away_what_was_learned() -> None:
     claim = explains(run(lost(peak=2.0)), step=700, failure="optimizer_instability")
     assert "Adam starts without its state: the loss goes from 0.02 to 2 of chance" in claim.summary
+
+
+def test_a_resume_at_the_first_rate_of_the_schedule_says_so() -> None:
+    begun = observed("lost_state", 0, before=0.02, after=0.3, peak=2.0, lost="schedule", optimizer="SGD", rate=0.1)
+    claim = explains(run(begun), step=0)
+    assert "SGD starts at the first rate of its schedule" in claim.summary
+
+
+def test_a_scaler_that_was_not_restored_is_only_noted() -> None:
+    (claim,) = schedule_jump(run(observed("lost_state", 0, lost="scaler", optimizer="Adam", scale=65536.0)))
+    assert not claim.outcome and "GradScaler looks for its scale anew" in claim.summary

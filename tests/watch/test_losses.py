@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from neuraldbg.watch.losses import LOSS_COLUMNS, find_loss, read, unscaled
+from neuraldbg.watch.losses import LOSS_COLUMNS, before_overflow, find_loss, read, unscaled
 
 
 @pytest.fixture(autouse=True)
@@ -351,3 +351,11 @@ def test_reading_leaves_the_gradient_as_it_is():
 def test_each_column_has_its_field():
     stats = seen(F.mse_loss(live(8, 1), torch.randn(8, 1)))
     assert all(getattr(stats, name) is not None for name in LOSS_COLUMNS)
+
+
+def test_a_loss_whose_product_with_the_scale_is_infinite_is_the_one_that_the_scaler_was_given():
+    whole, given = torch.tensor(math.inf), torch.tensor(0.5, dtype=torch.float64)
+    assert float(before_overflow(whole, given)) == 0.5
+    assert float(before_overflow(torch.tensor(0.25), given)) == 0.25  # it was divided after it was recorded
+    assert before_overflow(whole, None) is whole and before_overflow(None, given) is None
+    assert math.isnan(float(before_overflow(whole, torch.tensor(math.nan))))
