@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-PAGE = 1000  # runs a request; memory holds one page of MLflow's own objects
+PAGE = 500  # runs a request; memory holds one page of MLflow's own objects
 
 
 def read(experiment: str) -> Iterator[Row]:
