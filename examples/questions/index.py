@@ -39,8 +39,8 @@ class Answer(NamedTuple):
 
 
 RANKS = (
-    "in part, from one rank: a session sees its own process only. The full answer takes a session on each rank and"
-    " their journals side by side"
+    "in part: a session sees its own process only. Of a job on many ranks each has to write a journal (NEURALDBG_DIR),"
+    " which `neuraldbg merge` then puts side by side"
 )
 MEMORY = (
     "in part: held graphs are told in the last line. Bytes are not measured; that takes the allocator's own snapshot"
