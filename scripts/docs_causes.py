@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import inspect
+import json
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from neuraldbg.report.sentences import CAUSES
 ROOT = Path(__file__).parents[1]
 RULES = ROOT / "neuraldbg" / "rules"
 QUESTIONS = ROOT / "examples" / "questions"
+KEPT = ROOT / "benchmarks" / "causes.json"  # python -m benchmarks.causes --write
 
 # what a failure of each type is, and the (event type, state) in which it shows
 FAILURES: Mapping[str, tuple[str, EventType, tuple[str, ...]]] = {
@@ -101,7 +103,32 @@ def examples() -> dict[str, list[Path]]:
     return out
 
 
-def cause_page(cause: str, source: str, calibrated: bool, scripts: Sequence[Path] = ()) -> str:
+def trainings() -> dict[str, dict[str, str]]:
+    """Cause -> a labelled training of it, and what was said of that."""
+    found: dict[str, dict[str, str]] = json.loads(KEPT.read_text("utf-8"))
+    return found
+
+
+def training(cause: str, kept: Mapping[str, str]) -> Iterator[str]:
+    """How to run a labelled training of a cause, and its verdict as it was printed."""
+    yield from (
+        "",
+        "## A training that fails of it",
+        "",
+        f"`python -m benchmarks.causes {cause}`, in a checkout, says:",
+    )
+    if kept["answer"] != cause:
+        yield from ("", "(It is a training of this cause, and here NeuralDBG does not name it.)")
+    yield from ("", "```text", *kept["text"].replace("```", "").splitlines(), "```")
+
+
+def cause_page(
+    cause: str,
+    source: str,
+    calibrated: bool,
+    scripts: Sequence[Path] = (),
+    kept: Mapping[str, str] | None = None,
+) -> str:
     """A cause's page: its docstring, what the code knows of it, and trainings of it that run."""
     (title, _), *parts = headed(inspect.cleandoc(ast.get_docstring(ast.parse(source)) or cause))
     types = ", ".join(f"[{name}](../failures/{name}.md)" for name in failure_types(source)) or "as the trace shows it"
@@ -120,10 +147,11 @@ def cause_page(cause: str, source: str, calibrated: bool, scripts: Sequence[Path
             issue = r"https://github.com/\1/issues/\2"
             shown = re.sub(r"\b([\w.-]+/[\w.-]+) issue (\d+)", rf"[\1 issue \2]({issue})", shown)
         out += ["", f"## {escape(heading)}", "", shown]
+    out += training(cause, kept) if kept else ()
     for script in scripts:
         code = script.read_text("utf-8")
-        title = (ast.get_docstring(ast.parse(code)) or script.stem).partition("\n")[0]
-        out += ["", f"## A training: {escape(title)}", "", f"`python {script.relative_to(ROOT).as_posix()}`", ""]
+        asked = (ast.get_docstring(ast.parse(code)) or script.stem).partition("\n")[0]
+        out += ["", f"## Asked: {escape(asked)}", "", f"`python {script.relative_to(ROOT).as_posix()}`", ""]
         out += ["```python", code.rstrip(), "```"]
     return "\n".join(out) + "\n"
 

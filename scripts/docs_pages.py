@@ -5,10 +5,11 @@ Nothing is written into docs/: these pages exist in the built site alone, so tha
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from docs_api import api_page, settings_page
-from docs_causes import cause_index, cause_page, examples, failure_index, failure_page, rules
+from docs_causes import cause_index, cause_page, examples, failure_index, failure_page, rules, trainings
 
 from neuraldbg.diagnosis import FAILURE_TYPES
 from neuraldbg.reasoning.calibration import load
@@ -16,9 +17,9 @@ from neuraldbg.reasoning.calibration import load
 
 def pages() -> dict[str, str]:
     """Path in the site -> Markdown."""
-    sources, fitted, shown = rules(), load(), examples()
+    sources, fitted, shown, kept = rules(), load(), examples(), trainings()
     out = {
-        f"causes/{cause}.md": cause_page(cause, source, fitted.knows(cause), shown.get(cause, []))
+        f"causes/{cause}.md": cause_page(cause, source, fitted.knows(cause), shown.get(cause, []), kept.get(cause))
         for cause, source in sources.items()
     }
     out |= {f"failures/{failure}.md": failure_page(failure, sources) for failure in FAILURE_TYPES}
@@ -28,6 +29,14 @@ def pages() -> dict[str, str]:
         "settings.md": settings_page(),
         "api.md": api_page(),
     }
+
+
+def on_config(config: Any) -> Any:
+    """mkdocs asks: anything else to set? The pages that benchmarks wrote join the navigation."""
+    measured = sorted(file.name for file in (Path(config.docs_dir) / "benchmarks").glob("*.md"))
+    if measured:
+        config.nav.append({"Benchmarks": [f"benchmarks/{name}" for name in measured]})
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:

@@ -101,6 +101,14 @@ def test_a_page_shows_the_trainings_that_get_its_cause() -> None:
     assert f"python {script.relative_to(ROOT).as_posix()}" in page
 
 
+def test_a_page_shows_a_verdict_as_it_was_printed_and_says_where_it_was_wrong() -> None:
+    kept = {"training": "mlp/x.0:0", "answer": "my_cause", "text": "FAILED: it is\nNext: do"}
+    right = cause_page("my_cause", RULE, True, kept=kept)
+    assert "`python -m benchmarks.causes my_cause`" in right and "```text\nFAILED: it is\nNext: do\n```" in right
+    assert "does not name it" not in right
+    assert "does not name it" in cause_page("my_cause", RULE, True, kept={**kept, "answer": "unknown"})
+
+
 def test_causes_without_a_rule_are_told_apart() -> None:
     own = {"nan_in_input": RULE}
     waiting = cause_index(own).partition("No rule claims these yet")[2]
