@@ -94,6 +94,8 @@ def _asked(iterator: Any, samples: Any) -> None:
         if getattr(iterator, "_num_yielded", 1) or getattr(iterator, "_send_idx", 0):
             return
         known = _flights[iterator] = _Flight()
+    if not getattr(iterator, "_send_idx", 0):  # no workers, or the first of an epoch: nothing else can be on its way
+        known.asked.clear()
     whole = isinstance(samples, (list, tuple)) and all(isinstance(i, int) for i in samples)
     known.asked.append(samples if whole and getattr(iterator, "_in_order", True) else ())
 
@@ -104,6 +106,10 @@ def _given(iterator: Any, data: Any) -> None:
     if samples:
         found = [t for t, _ in zip(_tensors(data), range(TENSORS), strict=False)]
         _handed.append(_Batch(tuple(map(weakref.ref, found)), tuple(t.shape for t in found), samples))
+
+
+def _lost(iterator: Any) -> None:
+    _flights.pop(iterator, None)
 
 
 def _quietly(note: Callable[..., None], *arguments: Any) -> None:
@@ -134,7 +140,11 @@ def wrap() -> Callable[[], None]:
 
     @functools.wraps(give)
     def gives(self: Any) -> Any:
-        data = give(self)
+        try:
+            data = give(self)
+        except BaseException:  # the epoch's end, or a sample that could not be read: what was asked for is not known
+            _quietly(_lost, self)
+            raise
         _quietly(_given, self, data)
         return data
 

@@ -86,6 +86,47 @@ def test_an_epoch_that_had_begun_before_the_session_has_no_samples(recorded) -> 
     assert {s for _, s in watched(recorded, begun, lambda b: b["x"])} == {None}
 
 
+def test_an_epoch_that_was_left_early_does_not_shift_the_next_one(recorded) -> None:
+    loader = DataLoader(Pairs(), batch_size=8, shuffle=True, num_workers=2, persistent_workers=True)
+
+    def two_epochs():
+        for _ in range(2):
+            for number, batch in enumerate(loader):
+                if number == 2:
+                    break
+                yield batch
+
+    pairs = watched(recorded, two_epochs(), lambda b: b["x"])
+    assert len(pairs) == 4 and all(samples == seen for seen, samples in pairs)
+
+
+class Torn(Pairs):
+    """Sample 11 cannot be read."""
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        if index == 11:
+            raise ValueError("a torn file")
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_sample_that_cannot_be_read_shifts_nothing(recorded, workers: int) -> None:
+    def all_that_can_be_read():
+        begun = iter(DataLoader(Torn(), batch_size=8, num_workers=workers))
+        while True:
+            try:
+                yield next(begun)
+            except ValueError:
+                continue
+            except StopIteration:
+                return
+
+    pairs = watched(recorded, all_that_can_be_read(), lambda b: b["x"])
+    assert [seen[0] for seen, _ in pairs] == [0, 16, 24, 32]
+    assert pairs[0][1] == pairs[0][0]
+    assert all(samples in (None, seen) for seen, samples in pairs)
+
+
 def test_the_loader_gives_what_it_gives_unwatched_and_is_put_back(recorded) -> None:
     kind = dataloader._BaseDataLoaderIter
     before = (kind._next_index, kind.__next__)
