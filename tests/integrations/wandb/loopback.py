@@ -199,6 +199,35 @@ class Server:
         self.views.append(variables)
         return {"upsertView": {"view": {"id": "Vmlldzox", "name": variables.get("name")}, "inserted": True}}
 
+    def _Runs(self, variables: Any) -> Any:
+        """Two runs a page, so that a reader that stops after the first page is found out."""
+        if variables["project"] != "p":
+            return {"project": None}
+        names, start = list(self.runs), int(variables.get("cursor") or 0)
+        edges = [{"node": self._node(name), "cursor": str(n)} for n, name in enumerate(names, 1)][start : start + 2]
+        more = {"endCursor": str(start + 2), "hasNextPage": start + 2 < len(names)}
+        found = {"edges": edges, "pageInfo": more}
+        return {"project": {"internalId": "1", "runCount": len(names), "readOnly": False, "runs": found}}
+
+    def _node(self, name: str) -> dict[str, Any]:
+        run = self.runs[name]
+        told = {"id": name, "name": name, "displayName": name, "tags": run.tags, "state": "finished", "projectId": "1"}
+        empty = dict.fromkeys(("sweepName", "group", "jobType", "commit", "description", "notes"))
+        moment = "2026-01-01T00:00:00Z"
+        return {
+            **told,
+            **empty,
+            "config": run.upserts.get("config") or "{}",
+            "summaryMetrics": json.dumps(run.summary),
+            "systemMetrics": "{}",
+            "historyKeys": None,
+            "historyLineCount": len(run.lines),
+            "readOnly": False,
+            "createdAt": moment,
+            "heartbeatAt": moment,
+            "user": {"name": "local", "username": "local"},
+        }
+
     # -- the two other ways in: the file stream, and uploads --
 
     def stream(self, name: str, told: dict[str, Any]) -> None:
