@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from neuraldbg.detectors._common import lg, mad
 from neuraldbg.events import SemanticEvent, observed
-from neuraldbg.record import RunFacts, StepRecord
+from neuraldbg.record import LossStats, RunFacts, StepRecord
 from neuraldbg.settings import Settings
 from neuraldbg.trace import skill_of
 
@@ -24,6 +24,7 @@ MOST = 20
 class State:
     losses: tuple[float, ...] = ()
     skills: tuple[float, ...] = ()
+    chances: tuple[float, ...] = ()
     quiet_until: int = -1
     told: int = 0
 
@@ -39,7 +40,7 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
     skill = skill_of(record.loss_stats)
     events: list[SemanticEvent] = []
     if len(state.losses) >= WINDOW and record.step > state.quiet_until and state.told < MOST:
-        event = judge(state, record.step, loss, skill)
+        event = judge(state, record.step, loss, _against(skill, record.loss_stats, state.chances))
         if event is not None:
             events.append(event)
             state = replace(state, quiet_until=record.step + QUIET, told=state.told + 1)
@@ -47,7 +48,16 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
         state = replace(state, losses=(*state.losses, loss)[-WINDOW:])
         if skill is not None:
             state = replace(state, skills=(*state.skills, skill)[-WINDOW:])
+        if record.loss_stats is not None and record.loss_stats.chance:
+            state = replace(state, chances=(*state.chances, record.loss_stats.chance)[-WINDOW:])
     return state, events
+
+
+def _against(skill: float | None, stats: LossStats | None, chances: tuple[float, ...]) -> float | None:
+    """Loss / chance, by the usual batch's chance where this one's is lower: few targets may happen to be alike."""
+    if skill is None or stats is None or not stats.chance or not chances:
+        return skill
+    return skill * min(1.0, stats.chance / statistics.median(chances))
 
 
 def judge(state: State, step: int, loss: float, skill: float | None) -> SemanticEvent | None:

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
+from neuraldbg.events import SemanticEvent
 from neuraldbg.reasoning.outcome import BLOW_UP, NONFINITE, lasting, value
 from neuraldbg.run import Run
 
@@ -31,12 +32,16 @@ QUIET = 10  # steps; other runaways begin at once
 FORWARD = 0.8  # cosine; overshooting has about -0.5
 USUAL_LG = 1.8  # decades by which the gradient of a healthy run grows at most
 REGRESSION = ("mse", "smooth_l1", "l1", "huber")
-OTHER = ("violent_update", "rate_jump", "carried_gradient", "target_range", "unscaled_target", "recurrent_growth")
+FIRST = 10.0  # times its head: a gradient that has grown so far before the updates did is not their doing
+OTHER = ("rate_jump", "carried_gradient", "target_range", "unscaled_target", "recurrent_growth")
 
 
 def bootstrap_divergence(run: Run) -> Iterator[Claim]:
-    grown = next(lasting(run, "exploding_gradient", "loss_diverging", since=QUIET), None)
+    grown = next(lasting(run, "exploding_gradient", "loss_diverging", since=QUIET), None) or _ended(run)
     if grown is None or run.first(*OTHER, before=grown) or run.first("exploding_gradient", before=QUIET):
+        return
+    update = run.first("violent_update", before=grown)
+    if update is not None and not _grew_first(run, update):
         return
     kind = (run.facts.loss_kind or "").lower()
     if kind and not any(name in kind for name in REGRESSION):
@@ -57,3 +62,15 @@ def bootstrap_divergence(run: Run) -> Iterator[Claim]:
         refuted_by="a run with targets from a frozen copy that diverges as well",
         strength=max(0.0, value(grown, "growth_lg", 2.0) - USUAL_LG) / 2 + (cosine - FORWARD),
     )
+
+
+def _ended(run: Run) -> SemanticEvent | None:
+    """A runaway that ended in something not finite before its trend could be told."""
+    bad = run.first("loss_nonfinite", "nonfinite_gradient", "nonfinite_weight", "nonfinite_activation")
+    return bad if bad is not None and bad.step >= QUIET and value(bad, "growth_lg", 0.0) > USUAL_LG else None
+
+
+def _grew_first(run: Run, update: SemanticEvent) -> bool:
+    norms = run.get("gradient_norm")
+    head, before = norms.head(), [v for s, v in norms.points if s <= update.step]
+    return head is not None and bool(before) and before[-1] > FIRST * head

@@ -13,7 +13,8 @@ What speaks against it
     An input, an architecture or a rate jump that comes first and explains the update; a change of the weights that is
     larger than any step of the optimizer at this rate (something else wrote to them); units dead before the first
     update; a gradient that grows before the updates do (a loss or target that runs away). Adagrad's first steps
-    are large and harmless, so a large update without a consequence is nothing.
+    are large and harmless, so a large update without a consequence is nothing; nor is one layer of dead units in a net
+    that learns all the same.
 
 What to do
     Divide the rate by ten, or search for it: optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
@@ -29,13 +30,17 @@ from collections.abc import Iterator
 from neuraldbg.diagnosis import Claim
 from neuraldbg.events import SemanticEvent
 from neuraldbg.reasoning.outcome import BLOW_UP, NONFINITE, STARVED, lasting, not_learning, value
-from neuraldbg.run import Run
+from neuraldbg.run import Run, median
 
 USUAL_LG = -1.0  # healthy runs update by at most a tenth of the weights in their first steps
 HEAD = 10  # steps: a constant rate that is too high shows at once
 DATED = 3  # steps: a loss that never falls is dated from the start of the run, before the first large update
 RISE = 0.2  # of a layer's units that die after the start; with a violent update no healthy run comes near
 MOST = 0.5  # of a layer's units dead: a net that learns all the same loses fewer (healthy layers have 0.42 at most)
+NEARLY_ALL = 0.7  # of a layer's units
+LEARNT = 0.3  # of chance at the end
+REPLACED_LG = -0.15  # seven tenths of the weights are new after one step
+THROWN = 3.0  # times the loss of the untrained model
 TURNS = -0.3  # cosine of successive gradients of an overshoot; runaways of other causes have +0.9
 
 SOON = 60  # steps from the first update to a gradient of zero
@@ -74,6 +79,9 @@ def learning_rate_too_high(run: Run) -> Iterator[Claim]:
     plateau = lasting(run, "loss_plateau", since=update.step - DATED)
     flat = tuple(e for e in plateau if _above_chance(e)) if not_learning(run) and not silent else ()
     dead = tuple(e for e in lasting(run, "dead_units", "constant_output", since=update.step) if _late(e))
+    if dead and not (broken or flat) and _learns(run, dead):
+        dead = ()
+    broken = broken or _thrown(run, update)
     if not (broken or flat or dead):
         yield from _starved(run, update)
         return
@@ -83,7 +91,7 @@ def learning_rate_too_high(run: Run) -> Iterator[Claim]:
         cause="learning_rate_too_high",
         failure_type=failure,
         layer_name=at.layer_name if failure == "dead_neurons" else None,
-        step=at.step,
+        step=_began(run, at),
         predicts=PREDICTS,
         evidence_for=(update, *harmed),
         remedy="lower the learning rate tenfold (for Adam start at 1e-3), and ramp it up over the first steps",
@@ -96,6 +104,24 @@ def learning_rate_too_high(run: Run) -> Iterator[Claim]:
 def _above_chance(event: SemanticEvent) -> bool:
     """A flat loss of which chance is known; a policy's or a game's loss is flat while they learn."""
     return "skill" not in event.metadata or event.metadata["skill"] is not None
+
+
+def _learns(run: Run, dead: tuple[SemanticEvent, ...]) -> bool:
+    """A loss far below chance, and one layer alone that lost units, not nearly all: it had more than it needs."""
+    few = len({e.layer_name for e in dead}) == 1 and max(value(e, "share", 1.0) for e in dead) < NEARLY_ALL
+    return few and run.skill is not None and run.skill < LEARNT
+
+
+def _thrown(run: Run, update: SemanticEvent) -> tuple[SemanticEvent, ...]:
+    """The first steps replaced the weights, the loss jumped, and it ends above where the untrained model was."""
+    losses = run.get("loss")
+    if value(update, "update_lg", 0.0) < REPLACED_LG or update.metadata.get("at_start") is not True:
+        return ()
+    first, tail = median(losses.values[:1]), losses.tail()
+    if first is None or tail is None or first <= 0 or tail <= first or len(run.facts.optimizers) > 1:
+        return ()
+    jumps = run.all("loss_spike")
+    return tuple(e for e in jumps if value(e, "height", 0.0) > THROWN * first) if run.skill is None else ()
 
 
 def _late(event: SemanticEvent) -> bool:
@@ -119,6 +145,14 @@ def _failure(
         return "optimizer_instability", update
     units = [e for e in dead if e.symptom == "dead_units"]
     return ("dead_neurons", units[0]) if units else ("optimizer_instability", update)
+
+
+def _began(run: Run, at: SemanticEvent) -> int:
+    """Where units die in several bouts: the first of that layer that was more than the start had."""
+    if at.symptom != "dead_units":
+        return at.step
+    bouts = run.all("dead_units", layer=at.layer_name)
+    return next((e.step for e in bouts if value(e, "rise", value(e, "share", 0.0)) > RISE), at.step)
 
 
 def _starved(run: Run, update: SemanticEvent) -> Iterator[Claim]:

@@ -29,6 +29,8 @@ from neuraldbg.run import Run
 
 MANY = 8  # samples; below that a sum is within a step of the usual search for a rate
 
+HALF, ROSE = 0.5, 0.2  # of a layer's units dead, and dead since the start: healthy layers lose 0.42 at most
+
 PREDICTS = {**BLOW_UP, **STARVED, "loss_spike": 50, "dead_units": 60, "saturation": 60}
 
 
@@ -38,7 +40,10 @@ def loss_scale(run: Run) -> Iterator[Claim]:
     if summed is None or rows < MANY or adaptive(run):
         return
     upset = tuple(run.all("violent_update", "exploding_gradient"))[:2]
-    ruined = tuple(lasting(run, *NONFINITE, "loss_diverging", "loss_oscillating", "loss_plateau"))
+    ruined = (
+        *lasting(run, *NONFINITE, "loss_diverging", "loss_oscillating", "loss_plateau", "constant_output"),
+        *(e for e in lasting(run, "dead_units") if value(e, "rise", 0.0) > ROSE and value(e, "share", 0.0) > HALF),
+    )
     if not upset or not ruined or run.has("rate_jump", "carried_gradient", "target_range"):
         return
     yield Claim(

@@ -92,3 +92,21 @@ def test_a_spike_is_ten_robust_deviations_high(height: float, told: int) -> None
 
 def test_at_most_twenty_are_told() -> None:
     assert len(found(losses(*([1.0] * 20 + [50.0]) * 30))) == 20
+
+
+def batches(last: float) -> list[StepRecord]:
+    """A loss of 0.3 at a chance of 1; the last batch's loss is 3 and its own chance is `last`."""
+    return [
+        record(k, loss=v, loss_stats=loss_stats(value=v, chance=c))
+        for k, (v, c) in enumerate([*[(0.3 + 0.001 * (k % 3), 1.0) for k in range(20)], (3.0, last)])
+    ]
+
+
+def test_a_batch_whose_few_targets_are_alike_is_measured_by_the_usual_chance() -> None:
+    (event,) = found(batches(0.1))
+    assert event.metadata["over_chance"] == pytest.approx(3.0)
+
+
+def test_a_batch_whose_targets_differ_more_is_measured_by_its_own_chance() -> None:
+    (event,) = found(batches(2.0))
+    assert event.metadata["over_chance"] == pytest.approx(1.5)

@@ -16,7 +16,7 @@ from neuraldbg.testing import run
 
 FALLING = {"loss": [2.3 * 0.97**i for i in range(100)], "skill": [0.97**i for i in range(100)]}
 LARGE = observed("violent_update", 0, "fc1", update_lg=-0.4, at_start=True)
-DEAD = observed("dead_units", 3, "relu1", share=0.6, at_start=0.05, rise=0.55)
+DEAD = observed("dead_units", 3, "relu1", share=0.75, at_start=0.05, rise=0.7)
 JUMP = observed("rate_jump", 50, decades=2.5, before=1e-3, after=0.3)
 SPIKE = observed("loss_spike", 51, decades=1.0, over_chance=1.5, before_over_chance=0.3)
 

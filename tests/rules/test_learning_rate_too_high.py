@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from neuraldbg.events import SemanticEvent
 from neuraldbg.rules.learning_rate_too_high import learning_rate_too_high
-from neuraldbg.testing import check_explains, check_silent, observed, run
+from neuraldbg.testing import check_explains, check_silent, facts, observed, optimizer, run
 
 silent = partial(check_silent, learning_rate_too_high)
 explains = partial(check_explains, learning_rate_too_high)
@@ -37,10 +38,59 @@ def test_a_plateau_that_ended_is_nothing() -> None:
     silent(run(LARGE, plateau, recovered(plateau, 40)))
 
 
-def test_units_that_die_behind_a_falling_loss() -> None:
-    dead = observed("dead_units", 3, "relu2", share=0.6, at_start=0.05, rise=0.55)
-    falling = {"skill": [0.97**i for i in range(100)]}
-    explains(run(LARGE, dead, series=falling), layer="relu2", step=3, failure="dead_neurons")
+FALLING = {"skill": [0.97**i for i in range(100)]}
+
+
+def died(layer: str, step: int = 3, share: float = 0.6) -> SemanticEvent:
+    return observed("dead_units", step, layer, share=share, at_start=0.05, rise=share - 0.05)
+
+
+def test_one_layer_of_a_net_that_learns_may_have_had_more_units_than_it_needs() -> None:
+    silent(run(LARGE, died("relu2"), series=FALLING))
+
+
+def test_units_that_die_in_several_layers_behind_a_falling_loss() -> None:
+    explains(run(LARGE, died("relu2"), died("relu1", 9), series=FALLING), layer="relu2", step=3, failure="dead_neurons")
+
+
+def test_one_layer_that_lost_nearly_all_units_is_lost() -> None:
+    explains(run(LARGE, died("relu2", share=0.71), series=FALLING), layer="relu2", step=3, failure="dead_neurons")
+
+
+def test_one_layer_that_dies_while_the_loss_stays_high() -> None:
+    explains(run(LARGE, died("relu2"), series={"skill": [0.4] * 60}), layer="relu2", step=3, failure="dead_neurons")
+
+
+def test_a_death_in_bouts_began_with_the_first_of_them() -> None:
+    bouts = [died("relu2", 1, share=0.2), died("relu2", 19, share=0.35), died("relu2", 90)]
+    explains(run(LARGE, *bouts), layer="relu2", step=19, failure="dead_neurons")
+
+
+REPLACED = observed("violent_update", 0, "fc1", update_lg=-0.05, at_start=True)
+JUMP = observed("loss_spike", 12, height=4.0)
+
+
+def ends(loss: float) -> dict[str, list[float]]:
+    return {"loss": [1.0] + [loss] * 60}
+
+
+def test_a_loss_of_unknown_chance_that_jumps_and_comes_down_is_healthy() -> None:
+    silent(run(REPLACED, JUMP, series=ends(0.9)))
+    silent(run(REPLACED, observed("loss_spike", 12, height=2.9), series=ends(1.2)))
+    silent(run(REPLACED, series=ends(1.2)))
+
+
+def test_a_first_step_that_leaves_a_third_of_the_weights_is_not_thrown() -> None:
+    silent(run(observed("violent_update", 0, "fc1", update_lg=-0.16, at_start=True), JUMP, series=ends(1.2)))
+
+
+def test_a_game_of_two_optimizers_has_losses_that_rise() -> None:
+    two = facts(optimizers=(optimizer("Adam"), optimizer("Adam")))
+    silent(run(REPLACED, JUMP, series=ends(1.2), facts=two))
+
+
+def test_weights_replaced_in_the_first_step_and_a_loss_that_ends_above_the_untrained_one() -> None:
+    explains(run(REPLACED, JUMP, series=ends(1.2)), step=0, failure="optimizer_instability")
 
 
 def test_a_loss_stuck_after_the_first_update() -> None:
