@@ -141,6 +141,9 @@ _BY_SYMPTOM: Mapping[str, str] = MappingProxyType(
         "outside_write": "Weights that changed by more than an optimizer step detected",
         "stuck_parameter": "Parameters that never move detected{in}",
         "stale_statistics": "Running statistics unlike those of the batches detected{in}",
+        "function_growth": "A function that makes large values far larger detected{in}",
+        "lost_gradient": "A gradient that no longer comes detected{in}",
+        "recurrent_decay": "A recurrent map that forgets its state detected{in}",
         "rate_zero": "A learning rate of zero detected",
         "lost_state": "An optimizer without a past on trained weights detected",
         "validation_rise": "A rising validation loss detected",
@@ -184,6 +187,9 @@ def describe(claim: Claim, root: SemanticEvent | None) -> str:
     >>> describe(Claim("schedule_jump", "optimizer_instability", None, 50), None)
     'Optimizer instability detected at step 50, likely due to a jump of the learning rate'
     """
+    number = clean(claim.summary, 240).rstrip(". ")
+    if claim.advice:  # nothing was detected: no symptom to open with
+        return f"Perhaps {cause_words(claim.cause)}{_on(claim)}" + (f" ({number})" if number else "")
     root = root or claim.root
     seen_at, since = claim.step, ""
     spike = _spike_after(claim, root)
@@ -206,8 +212,11 @@ def describe(claim: Claim, root: SemanticEvent | None) -> str:
         sentence += f"; {cause_words(claim.cause)}"
     else:
         sentence += f", likely due to {cause_words(claim.cause)}{since}"
-    number = clean(claim.summary, 240).rstrip(". ")
     return f"{sentence} ({number})" if number else sentence
+
+
+def _on(claim: Claim) -> str:
+    return f" in {layer(claim.layer_name)}" if claim.layer_name is not None else ""
 
 
 def _spike_after(claim: Claim, root: SemanticEvent | None) -> SemanticEvent | None:

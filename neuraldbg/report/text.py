@@ -37,6 +37,12 @@ def shown_hypothesis(diagnosis: Diagnosis) -> CausalHypothesis | None:
     return None
 
 
+def advice(diagnosis: Diagnosis) -> CausalHypothesis | None:
+    """What else is known of a healthy run, such as that it ended while it was still learning."""
+    healthy = diagnosis.verdict is Verdict.HEALTHY and not diagnosis.facts.exception
+    return next((n for n in diagnosis.notes if n.metadata.get("advice")), None) if healthy else None
+
+
 def loss_words(diagnosis: Diagnosis) -> str:
     """How far the loss went, for a run in which nothing else is to be told."""
     points = diagnosis.series.get("loss", ())
@@ -63,6 +69,8 @@ def lines(diagnosis: Diagnosis) -> list[tuple[str, str]]:
             out.append(("Would disprove it", clean(top.refuted_by, 600)))
         if top.remedy:
             out.append(("Next", clean(top.remedy, 600)))
+    elif note := advice(diagnosis):
+        out.append(("Note", f"{clean(note.description, 400)}. {clean(note.remedy, 200)}"))
     elif diagnosis.facts.exception:
         out.append(("Exception", clean(diagnosis.facts.exception) + _place(diagnosis.facts.exception_layer)))
     out.append(("Looked at", seen))

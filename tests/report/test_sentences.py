@@ -22,6 +22,11 @@ def test_the_sentence_of_a_vanishing_gradient_names_layer_step_and_cause():
     )
 
 
+def test_advice_opens_with_no_symptom_for_nothing_was_detected():
+    small = claim("model_too_small", "optimizer_instability", "fc1", summary="2 units", advice=True, outcome=False)
+    assert describe(small, None) == "Perhaps a model too small for the task in layer 'fc1' (2 units)"
+
+
 def test_nan_in_the_data_is_told_with_the_layer_that_it_enters():
     root = observed("nan_input", 20, None, share=0.1)
     entering = observed("nan_input", 20, None, enters="linear1")

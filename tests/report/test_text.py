@@ -79,3 +79,13 @@ def test_names_that_look_like_markup_or_escapes_are_printed_as_they_are(hostile)
     assert "<script>alert(1)</script>" in shown and '"]; x[' in shown
     assert "\x1b" not in summary(hostile) and "\r" not in summary(hostile)
     assert len(summary(hostile).splitlines()) == 7
+
+
+def test_advice_is_a_note_of_a_healthy_run_and_of_no_other(healthy, failed):
+    note = dataclasses.replace(
+        failed.top, description="Perhaps a model too small for the task", remedy="widen it", metadata={"advice": True}
+    )
+    said = summary(dataclasses.replace(healthy, notes=(note,))).splitlines()
+    assert said[0] == summary(healthy).splitlines()[0]
+    assert said[1] == "Note: Perhaps a model too small for the task. widen it" and len(said) == 3
+    assert summary(dataclasses.replace(failed, notes=(note,))) == summary(failed)
