@@ -148,7 +148,8 @@ class StepRecord:
     window: sampled steps in the window that unit activity is counted over.
     cosine: of this step's fresh gradient with the one before (on a sample of elements).
     culprit: the operator behind first_bad, in the one step that was replayed.
-    alike: in the first sampled step, matrices whose units (rows) were equal, and not zero, when the session began.
+    alike: in the first sampled step, matrices whose units (rows) were equal when the session began; zeros
+    only where the whole net of three and more matrices was zero or equal.
     samples: indices into the data set of this step's batch, as a DataLoader's sampler gave them (None: not known).
     divided: a backward pass of this step began from a loss times a constant (a division by the accumulation count).
     validation: the loss on other data that the user recorded since the step before.

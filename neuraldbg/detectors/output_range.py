@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from neuraldbg.events import SemanticEvent, observed
@@ -11,6 +12,11 @@ from neuraldbg.record import LayerStats, LossStats, ModuleFacts, RunFacts, StepR
 from neuraldbg.settings import Settings
 
 RANGES = {"relu": (0.0, float("inf")), "sigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0)}
+FUNCTIONS: dict[str, Callable[[float], float]] = {
+    "relu": lambda x: max(0.0, x),
+    "sigmoid": lambda x: 0.5 * (1.0 + math.tanh(0.5 * x)),
+    "tanh": math.tanh,
+}
 REACHED = 0.9  # of the target range; less of it out of reach is rounding or label noise
 DEAD = 0.15  # share of output units: one of six classes that can never be predicted
 BATCHES = 3  # in a row: the extremes of one batch may be a single outlier
@@ -91,12 +97,12 @@ def floor(m: ModuleFacts, record: StepRecord, facts: RunFacts) -> float | None:
     Cross-entropy over C classes: log(1 + (C - 1) exp(low - high)); binary on logits: softplus(-high) of the ones and
     softplus(low) of the zeros, as many of each. Only of the single last output of a single model.
     """
-    loss, s = record.loss_stats, record.layers[m.name]
+    loss, given = record.loss_stats, reached(m, record.layers[m.name])
     ends = [f for f in facts.modules if f.position == "output" and not f.has_children and f.order is not None]
     if loss is None or not loss.chance or len(facts.models) > 1 or [f.name for f in ends] != [m.name]:
         return None
     low, high = RANGES[m.activation]
-    if loss.kind == "bce_with_logits" and taken(loss, s):
+    if loss.kind == "bce_with_logits" and taken(loss, given):
         return 0.5 * (math.log1p(math.exp(-high)) + math.log1p(math.exp(low))) / loss.chance
     if loss.kind == "nll" and m.width and m.width > 1 and high < math.inf:
         least = low - high - math.log(m.width)  # of a log-probability, where the scores were not scaled up
@@ -105,19 +111,28 @@ def floor(m: ModuleFacts, record: StepRecord, facts: RunFacts) -> float | None:
     return None
 
 
-def taken(loss: LossStats, s: LayerStats) -> bool:
-    """Whether the loss's input is within what this module gave: then nothing scaled it in between."""
+def reached(m: ModuleFacts, s: LayerStats) -> tuple[float, float]:
+    """Lowest and highest value behind the activation; of one that is a function the module's own lie before it."""
+    if not m.functional:
+        return s.low, s.high
+    function = FUNCTIONS[m.activation]
+    return function(s.low), function(s.high)
+
+
+def taken(loss: LossStats, given: tuple[float, float]) -> bool:
+    """Whether the loss's input is within what the activation gave: then nothing scaled it in between."""
     if loss.output_low is None or loss.output_high is None:
         return True
-    return loss.output_low >= s.low - CLOSE and loss.output_high <= s.high + CLOSE
+    return loss.output_low >= given[0] - CLOSE and loss.output_high <= given[1] + CLOSE
 
 
 def at_limit(m: ModuleFacts, s: LayerStats) -> bool:
     """Whether some output is pushed to the end of the range: a limit that nothing comes near does no harm."""
-    low, high = RANGES[m.activation]
+    (low, high), given = RANGES[m.activation], reached(m, s)
     if high == math.inf:
-        return s.low <= low
-    return max(s.high - (low + high) / 2, (low + high) / 2 - s.low) >= NEAR * (high - low) / 2
+        return given[0] <= low
+    middle = (low + high) / 2
+    return max(given[1] - middle, middle - given[0]) >= NEAR * (high - low) / 2
 
 
 def coverage(m: ModuleFacts, record: StepRecord) -> float | None:
@@ -125,7 +140,7 @@ def coverage(m: ModuleFacts, record: StepRecord) -> float | None:
     loss = record.loss_stats
     if loss is None or loss.kind == "nll" or loss.target_low is None or loss.target_high is None:
         return None
-    if not taken(loss, record.layers[m.name]):
+    if not taken(loss, reached(m, record.layers[m.name])):
         return None  # scaled to the targets behind the activation: an actor's 2 * tanh
     low, high = RANGES[m.activation]
     width = loss.target_high - loss.target_low

@@ -49,6 +49,7 @@ def double_softmax(run: Run) -> Iterator[Claim]:
 
 
 def _softmax(run: Run) -> str | None:
-    """The module whose probabilities the loss gets: the softmax at the output, or the layer that one is called on."""
-    ends = [m for m in run.facts.modules if m.activation == "softmax" and m.position == "output"]
-    return max(ends, key=lambda m: m.order or 0).name if ends else None
+    """The module whose probabilities the loss gets: the softmax at the output, else the only last layer."""
+    ends = [m for m in run.facts.modules if m.position == "output" and not m.has_children and m.order is not None]
+    last = [m for m in ends if m.activation == "softmax"] or (ends if len(ends) == 1 else [])
+    return max(last, key=lambda m: m.order or 0).name if last else None

@@ -40,6 +40,13 @@ def light(session: Session) -> None:
         flush(session)
 
 
+def started_alike(session: Session) -> tuple[str, ...]:
+    """Told once, with the first sampled step."""
+    if session.sampled_count > 1:
+        return ()
+    return tuple(session.names.parameter(i) for i in session.parameters.started_alike())
+
+
 def samples(session: Session) -> tuple[int, ...] | None:
     return None if session.samples is None else tuple(session.samples)
 
@@ -167,7 +174,7 @@ def sampled(session: Session) -> None:
             cosine=got["cosine"][0] if got["cosine"] else None,
             window=window,
             culprit=culprit,
-            alike=tuple(map(session.names.parameter, session.parameters.alike)) if session.sampled_count == 1 else (),
+            alike=started_alike(session),
             loss_scale=scale if isinstance(session.scale, Tensor) else None,
             samples=samples(session),
             divided=session.divided,

@@ -16,6 +16,7 @@ from neuraldbg.watch.host import is_measurable, shard
 from neuraldbg.watch.measure import flat_sample, norms
 
 SAMPLE = 16384  # elements of one tensor that updates are read from
+DEEPER = 3  # matrices: two that start at zero are a pair of factors, a fault of its own
 COSINE_SAMPLE = 1024  # elements of one tensor in the gradient's direction
 
 
@@ -64,6 +65,7 @@ class ParameterWatch:
         self.most = SAMPLE
         self.lazy = False  # whether parameters still wait for their shape
         self.alike: list[int] = []  # matrices whose units started equal
+        self.zeros: list[int] = []  # the same, all zero: one factor of an adapter, or the end of a branch, on purpose
         self.sharded = False  # whether some are spread over ranks: then only this rank's part is measured
         self.left_out: dict[str, str] = {}  # parameters that cannot be measured, by name, with what they are
 
@@ -83,8 +85,8 @@ class ParameterWatch:
                     continue
                 self.sharded = self.sharded or x is not p
                 self.index[id(p)] = len(self.items)
-                if p.requires_grad and x is p and units_alike(x):
-                    self.alike.append(len(self.items))
+                if p.requires_grad and x is p and (equal := units_alike(x)) is not None:
+                    (self.alike if equal else self.zeros).append(len(self.items))
                 start = x.detach().float() if x.numel() else None
                 facts = ParameterFacts(
                     mean=float(start.mean()) if start is not None and p.dim() == 1 else None,
@@ -307,18 +309,24 @@ class ParameterWatch:
             weight_finite=math.isfinite(weight),
         )
 
+    def started_alike(self) -> list[int]:
+        """Matrices whose units started equal; those of zeros count where all matrices of a deeper net started so."""
+        matrices = sum(p.dim() > 1 and p.shape[0] > 1 for _, p in self.live())
+        whole = DEEPER <= matrices == len(self.alike) + len(self.zeros)
+        return sorted([*self.alike, *(self.zeros if whole else [])])
+
     def reset_step(self) -> None:
         for w in self.items:
             w.consumed_norm, w.carried = None, False
 
 
-def units_alike(p: Tensor) -> bool:
-    """Whether the units (rows) of a matrix are equal and not zero; of many rows up to eight are compared."""
+def units_alike(p: Tensor) -> float | None:
+    """The largest weight if the units (rows) of a matrix are equal, else None; of many rows up to eight are read."""
     if p.dim() < 2 or p.shape[0] < 2 or not p.numel():
-        return False
+        return None
     rows = p.detach()[:: -(-p.shape[0] // 8)].flatten(1).float()
     apart, high = torch.stack([(rows - rows[0]).abs().amax(), rows.abs().amax()]).tolist()
-    return bool(apart == 0 and 0 < high < math.inf)
+    return float(high) if apart == 0 and high < math.inf else None
 
 
 def has_part(p: Tensor) -> bool:

@@ -157,3 +157,18 @@ def test_confined_scores_keep_the_loss_above_a_floor_that_arithmetic_gives(
     found = event.metadata
     assert (event.symptom, event.layer_name, event.step, found["covered"]) == ("output_range", "out", 0, None)
     assert found["floor"] == pytest.approx(floor)
+
+
+def test_an_activation_that_is_a_function_is_judged_by_what_comes_behind_it() -> None:
+    """Scores from -3 to 3 before a sigmoid are 0.05 to 0.95 behind it."""
+    squashed = facts(module("out", 1, "sigmoid", functional=True, position="output", width=4), models=("net",))
+    inside = {"chance": 1.0, "target_low": -3.0, "target_high": 3.0, "output_low": 0.05, "output_high": 0.95}
+    (event,) = feed(output_range, steps_of("mse", inside), facts=squashed)
+    assert event.step == 0 and event.metadata["covered"] == pytest.approx(1 / 6)
+    assert feed(output_range, steps_of("mse", {**inside, "output_high": 1.9}), facts=squashed) == []
+    (event,) = feed(output_range, steps_of("nll", {"chance": math.log(4)}), facts=squashed)
+    assert event.metadata["floor"] > 0.5
+
+
+def steps_of(kind: str, stats: dict[str, Any]) -> list[StepRecord]:
+    return [record(k, layers={"out": layer_stats()}, loss_stats=loss_stats(kind, **stats)) for k in range(4)]

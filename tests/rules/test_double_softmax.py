@@ -21,8 +21,12 @@ def test_a_loss_that_stays_at_its_floor() -> None:
 
 def test_attention_has_a_softmax_of_its_own() -> None:
     net = facts(module("attention", 0, "softmax"), module("head", 1, position="output"))
-    unplaced = observed("double_softmax", 0, chance=2.3)
-    (claim,) = double_softmax(run(unplaced, facts=net, series={"skill": [0.7] * 50}))
+    explains(run(observed("double_softmax", 0), facts=net, series={"skill": [0.7] * 50}), layer="head")
+
+
+def test_of_two_outputs_without_a_softmax_module_none_is_named() -> None:
+    net = facts(module("a", 0, position="output"), module("b", 1, position="output"))
+    (claim,) = double_softmax(run(observed("double_softmax", 0), facts=net, series={"skill": [0.7] * 50}))
     assert claim.layer_name is None
 
 

@@ -32,3 +32,7 @@ def test_dead_units_elsewhere_are_not_the_factors_doing() -> None:
     for share, before in ((1.0, "fc"), (0.5, "branch.b")):
         dead = observed("dead_units", 0, "act", share=share, previous=before)
         silent(run(zero, dead, series={"skill": [0.97**i for i in range(100)]}))
+
+
+def test_a_net_that_starts_at_zero_as_a_whole_is_another_cause() -> None:
+    silent(run(ZERO, observed("identical_units", 0, "fc1", layers=4), observed("loss_plateau", 0, skill=1.0)))
