@@ -104,3 +104,12 @@ def test_make_check_looks_for_holes_in_all_that_ships() -> None:
     done = subprocess.run(["make", "-n", "check"], cwd=ROOT, capture_output=True, text=True, check=True)
     (line,) = [line for line in done.stdout.splitlines() if "/bandit " in line]
     assert {"--configfile", "pyproject.toml", "neuraldbg", "integrations"} <= set(line.split())
+
+
+def test_the_coverage_gate_stands_at_sixty_percent_or_higher_and_is_run() -> None:
+    gate = re.search(r"^fail_under = (\d+)", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert gate and int(gate[1]) >= 60
+    done = subprocess.run(["make", "-n", "coverage"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "--cov " in done.stdout
+    (ci,) = [file for file in WORKFLOWS if file.stem == "ci"]
+    assert "make coverage" in commands(ci)
