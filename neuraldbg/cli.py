@@ -12,6 +12,7 @@ from neuraldbg.commands.demo import demo
 from neuraldbg.commands.diff import diff
 from neuraldbg.commands.doctor import broken, doctor
 from neuraldbg.commands.explain import explain
+from neuraldbg.commands.merge import merge
 from neuraldbg.commands.push import push
 from neuraldbg.commands.run import run
 from neuraldbg.commands.show import show
@@ -41,7 +42,7 @@ def build() -> typer.Typer:
     out = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
     out.callback()(_main)
     out.command(context_settings=PASS_ON)(run)
-    for command in (show, explain, compare, diff, summary, push, doctor, demo):
+    for command in (show, explain, compare, diff, merge, summary, push, doctor, demo):
         out.command()(command)
     for point in entry_points(group="neuraldbg.commands"):
         try:

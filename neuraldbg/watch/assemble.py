@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -199,6 +200,7 @@ def build_facts(session: Session) -> RunFacts:
         )
     elapsed = max(1e-9, _elapsed(session))
     found = session.facts
+    place = place_among_ranks()
     return RunFacts(
         models=tuple(name for k, (name, _) in enumerate(session.models) if k not in session.dropped),
         modules=modules,
@@ -214,6 +216,8 @@ def build_facts(session: Session) -> RunFacts:
         exception_layer=session.exception[1] if session.exception else None,
         tracked_run=found.tracked_run,
         started=found.started,
+        rank=place[0],
+        world=place[1],
         coverage=Coverage(
             modules=len(modules),
             modules_seen=seen,
@@ -230,6 +234,14 @@ def build_facts(session: Session) -> RunFacts:
             notes=tuple(silent_notes),
         ),
     )
+
+
+def place_among_ranks() -> tuple[int | None, int | None]:
+    """(rank, world size) of this process, from its process group or what a launcher such as torchrun has set."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    rank, world = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
+    return (int(rank), int(world)) if rank.isdecimal() and world.isdecimal() else (None, None)
 
 
 def _around(session: Session) -> str:

@@ -3,31 +3,49 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+
+from neuraldbg.cli import app
 
 PROGRAM = Path(__file__).parent / "programs" / "ranks.py"
 
 
-def trained(folder: Path, *arguments: str) -> list[list[dict[str, Any]]]:
-    """[rank][bare, watched] of a training on two ranks."""
+def ended(folder: Path, *arguments: str) -> list[tuple[int, str, str]]:
+    """(exit status, stdout, stderr) of two ranks; the watched sessions leave their journals in folder/journals."""
     store = folder / "store"
+    environment = {**os.environ, "NEURALDBG_DIR": str(folder / "journals")}
     ranks = [
         subprocess.Popen(
             [sys.executable, str(PROGRAM), str(rank), str(store), *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env=environment,
         )
         for rank in (0, 1)
     ]
     said = [rank.communicate(timeout=120) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], said
-    return [json.loads(out.splitlines()[-1]) for out, _ in said]
+    return [(rank.returncode, *texts) for rank, texts in zip(ranks, said, strict=True)]
+
+
+def trained(folder: Path, *arguments: str) -> list[list[dict[str, Any]]]:
+    """[rank][bare, watched] of a training on two ranks."""
+    said = ended(folder, *arguments)
+    assert [code for code, _, _ in said] == [0, 0], said
+    return [json.loads(out.splitlines()[-1]) for _, out, _ in said]
+
+
+def merged(folder: Path) -> dict[str, Any]:
+    done = CliRunner().invoke(app, ["merge", str(folder / "journals"), "--json"])
+    assert done.exit_code == 0, done.output
+    return dict(json.loads(done.output))
 
 
 def same(a: dict[str, Any], b: dict[str, Any]) -> bool:
@@ -68,6 +86,18 @@ def test_a_broken_batch_on_one_rank_is_named_by_that_rank_alone(tmp_path: Path, 
     assert same(bare, hit)
     assert hit["cause"] == ["nan_in_input", 2]
     assert other["cause"] is None or other["cause"][0] != "nan_in_input"
+    told = merged(tmp_path)
+    assert told["first"] == {"rank": 1, "step": 2, "cause": "nan_in_input", "layer": None, "local": True}
+    assert (told["world"], told["missing"], told["stopped"]) == (2, [], {})
+
+
+def test_a_rank_that_was_killed_is_named_by_what_its_journal_has(tmp_path: Path) -> None:
+    codes = [code for code, _, _ in ended(tmp_path, "ddp", "20", "kill")]
+    assert codes[0] != 0  # the other's collective fails
+    assert codes[1] == -9
+    told = merged(tmp_path)
+    assert list(told["stopped"]) == ["1"]
+    assert 15 <= told["stopped"]["1"] <= 20
 
 
 def test_under_a_process_group_no_batch_goes_through_the_model_again(tmp_path: Path) -> None:

@@ -3,13 +3,15 @@
     ranks.py RANK STORE {ddp,before,after} [STEP VALUE]
 
 before, after: whether the session is entered before or after `fully_shard`. VALUE: what stands in the second rank's
-batch of that step.
+batch of that step; "kill" ends that rank there instead, where it is watched.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+import os
+import signal
 import sys
 from typing import Any
 
@@ -20,7 +22,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from neuraldbg import NeuralDbg
-from neuraldbg.record import StepRecord
+from neuraldbg.record import RunFacts, StepRecord
 
 WORLD = 2
 STEPS = 4
@@ -48,7 +50,7 @@ def rms(t: Tensor) -> float:
     return float(part(t).square().mean().sqrt())
 
 
-def train(rank: int, how: str, watched: bool, fault: tuple[int, float] | None) -> dict[str, Any]:
+def train(rank: int, how: str, watched: bool, fault: tuple[int, str] | None) -> dict[str, Any]:
     torch.manual_seed(0)
     model: nn.Module = Net()
     records: list[StepRecord] = []
@@ -60,7 +62,12 @@ def train(rank: int, how: str, watched: bool, fault: tuple[int, float] | None) -
         session = NeuralDbg(called, cadence=1)
         session.__enter__()
         feed = session._session.feed
-        session._session.feed = lambda record, facts: (records.append(record), feed(record, facts))[1]
+
+        def kept(record: StepRecord, facts: RunFacts) -> None:
+            records.append(record)
+            feed(record, facts)
+
+        session._session.feed = kept
         return session
 
     called = model
@@ -77,10 +84,14 @@ def train(rank: int, how: str, watched: bool, fault: tuple[int, float] | None) -
     optimizer = torch.optim.SGD(called.parameters(), 0.05)
     generator = torch.Generator().manual_seed(10 + rank)
     losses, held, local = [], [], []
-    for step in range(STEPS):
+    for step in range(max(STEPS, fault[0] + 2) if fault else STEPS):
         x = torch.randn(ROWS, 4, generator=generator)
         if fault and step == fault[0] and rank == 1:
-            x[2, 1] = fault[1]
+            if fault[1] == "kill":
+                if watched:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            else:
+                x[2, 1] = float(fault[1])
         if how == "ddp" and not watched:  # what this rank alone would have as gradients
             alone = copy.deepcopy(model)
             alone.zero_grad()
@@ -118,7 +129,7 @@ def train(rank: int, how: str, watched: bool, fault: tuple[int, float] | None) -
 
 def main() -> None:
     rank, store, how = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-    fault = (int(sys.argv[4]), float(sys.argv[5])) if len(sys.argv) > 4 else None
+    fault = (int(sys.argv[4]), sys.argv[5]) if len(sys.argv) > 4 else None
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=WORLD)
     print(json.dumps([train(rank, how, watched, fault) for watched in (False, True)]))
