@@ -141,6 +141,7 @@ SYMPTOMS: Mapping[str, Symptom] = MappingProxyType(
         "signal_growth": Symptom(_A, _ACT.ANOMALOUS, Phase.FORWARD, "activations grow with depth"),
         "recurrent_growth": Symptom(_A, _ACT.ANOMALOUS, Phase.FORWARD, "the recurrent state grows over time"),
         "function_growth": Symptom(_A, _ACT.ANOMALOUS, Phase.FORWARD, "a function makes large values far larger"),
+        "scale_collapse": Symptom(_A, _ACT.ANOMALOUS, Phase.FORWARD, "a learned scale goes to zero"),
         "activation_growth": Symptom(_A, _ACT.ANOMALOUS, Phase.FORWARD, "activations grow during training"),
         # loss
         "loss_nonfinite": Symptom(_O, _OPT.DIVERGING, Phase.LOSS, "the loss is not finite"),
@@ -166,6 +167,7 @@ SYMPTOMS: Mapping[str, Symptom] = MappingProxyType(
         "rate_jump": Symptom(_O, _OPT.SPIKE, Phase.UPDATE, "the learning rate jumps"),
         "outside_write": Symptom(_O, _OPT.SPIKE, Phase.UPDATE, "weights change by more than an optimizer step"),
         "stuck_parameter": Symptom(_O, _OPT.PLATEAU, Phase.UPDATE, "parameters get gradient but never move"),
+        "all_skipped": Symptom(_O, _OPT.PLATEAU, Phase.UPDATE, "the scaler skips every step"),
         "rate_zero": Symptom(_O, _OPT.PLATEAU, Phase.UPDATE, "the learning rate is zero"),
         "updates_stop": Symptom(_O, _OPT.PLATEAU, Phase.UPDATE, "updates stop while gradients go on"),
         "nonfinite_weight": Symptom(_O, _OPT.DIVERGING, Phase.UPDATE, "weights turn non-finite"),

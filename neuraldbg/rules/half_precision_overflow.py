@@ -5,7 +5,8 @@ What it is
     grows, or activations too large for the format.
 
 How it looks
-    The first non-finite place is a float16 gradient or output, and the steps before come close to the limit.
+    The first non-finite place is a float16 gradient or output, and the steps before come close to the limit. Or a
+    GradScaler skips forty steps in a row: at no scale that it tries do the gradients fit.
 
 What speaks against it
     A GradScaler that skips such steps and lowers its scale: that is how it finds the scale. A non-finite gradient
@@ -24,7 +25,7 @@ from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.events import SemanticEvent
-from neuraldbg.reasoning.outcome import value
+from neuraldbg.reasoning.outcome import FOREVER, lasting, value
 from neuraldbg.rules._nonfinite import half
 from neuraldbg.run import Run
 
@@ -40,6 +41,9 @@ PREDICTS = {
 
 
 def half_precision_overflow(run: Run) -> Iterator[Claim]:
+    skipped = next(lasting(run, "all_skipped"), None)
+    if skipped is not None:
+        yield _no_scale(run, skipped)
     bad = run.first("nonfinite_gradient", "nonfinite_activation")
     if bad is None or bad is not run.first_nonfinite or not half(bad) or not _near(bad):
         return
@@ -54,6 +58,22 @@ def half_precision_overflow(run: Run) -> Iterator[Claim]:
         remedy="use torch.amp.autocast with float32 weights and a GradScaler, which skips a step that overflows",
         summary="a float16 value passed 65504, the largest number of the format",
         refuted_by="the same step in float32 that is not finite either",
+        exact=True,
+    )
+
+
+def _no_scale(run: Run, skipped: SemanticEvent) -> Claim:
+    """The scaler never finds a scale that the gradients fit in."""
+    return Claim(
+        cause="half_precision_overflow",
+        failure_type="optimizer_instability",
+        layer_name=None,
+        step=skipped.step,
+        predicts={"loss_plateau": FOREVER, "updates_stop": FOREVER},
+        evidence_for=(skipped,),
+        remedy="let the scale fall (GradScaler's default backoff_factor of 0.5), or use bfloat16, which needs no scaler",
+        summary=f"every step from {skipped.step} on was skipped, so nothing was learned",
+        refuted_by="a step of the optimizer that was not skipped",
         exact=True,
     )
 

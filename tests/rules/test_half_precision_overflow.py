@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from neuraldbg.events import recovered
 from neuraldbg.rules.half_precision_overflow import half_precision_overflow
 from neuraldbg.testing import check_explains, check_silent, observed, run
 
@@ -43,3 +44,15 @@ def test_an_operator_that_made_infinity_of_finite_float16_values() -> None:
         "nonfinite_activation", 9, "fc", dtype="float16", largest=430.0, operator="mul", detail="overflow"
     )
     explains(run(product), layer="fc", step=9, failure="exploding_gradients")
+
+
+SKIPPED = observed("all_skipped", 10, steps=40, scale=4.0)
+
+
+def test_a_scaler_that_found_its_scale_in_the_end_is_fine() -> None:
+    silent(run(SKIPPED, recovered(SKIPPED, 60)))
+
+
+def test_a_scaler_that_skips_every_step() -> None:
+    claim = explains(run(SKIPPED), step=10, failure="optimizer_instability")
+    assert claim.summary == "every step from 10 on was skipped, so nothing was learned"
