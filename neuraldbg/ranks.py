@@ -9,25 +9,22 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from neuraldbg.diagnosis import Diagnosis, Verdict
+from neuraldbg.diagnosis import Diagnosis
 from neuraldbg.events import Phase, SemanticEvent
 
 
 @dataclass(frozen=True)
 class RankRun:
-    """One rank's diagnosis and the file that it was read from."""
+    """One rank's diagnosis and the file that it was read from. ended: its session was closed, the process not killed."""
 
     rank: int
     diagnosis: Diagnosis
     source: str = ""
-
-    @property
-    def ended(self) -> bool:
-        """Whether its session was closed; a process that was killed leaves it open."""
-        return self.diagnosis.verdict is not Verdict.RUNNING
+    ended: bool = True
 
     @property
     def first(self) -> SemanticEvent | None:
@@ -108,9 +105,18 @@ def furthest(merged: Merged) -> int:
     return max(r.diagnosis.steps for r in merged.ranks)
 
 
-def of_folder(found: Sequence[tuple[str, Diagnosis]]) -> Merged:
-    """The ranks of these (file name, diagnosis) pairs. A session that saw no step counts for nothing.
+def load(files: Iterable[Path]) -> Merged:
+    """The ranks of these diagnoses and journals. A session that saw no step counts for nothing.
 
-    Raises ValueError as `rank_of` and `merge` do.
+    Raises ValueError as `rank_of` and `merge` do, and for a file that is neither.
     """
-    return merge(RankRun(rank_of(d, name), d, name) for name, d in found if d.steps or d.events)
+    from neuraldbg import journal
+    from neuraldbg.runfolder import read
+
+    runs = []
+    for path in files:
+        diagnosis = read(path)
+        if diagnosis.steps or diagnosis.events:
+            ended = path.suffix != ".jsonl" or journal.read(path).diagnosis is not None
+            runs.append(RankRun(rank_of(diagnosis, path.name), diagnosis, path.name, ended))
+    return merge(runs)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from neuraldbg.cli import app
 from neuraldbg.diagnosis import CausalHypothesis, Diagnosis, Verdict
-from neuraldbg.ranks import Merged, RankRun, merge, of_folder, rank_of
+from neuraldbg.ranks import Merged, RankRun, load, merge, rank_of
 from neuraldbg.record import RunFacts
 from neuraldbg.report import save
 from neuraldbg.report.ranks import lines
@@ -74,8 +74,8 @@ def test_within_a_step_the_earlier_phase_names_the_rank() -> None:
 
 
 def test_a_session_that_was_never_closed_and_a_rank_without_a_file_are_told() -> None:
-    cut = replace(HEALTHY, verdict=Verdict.RUNNING, steps=20, facts=RunFacts(rank=0, world=3))
-    merged = merge([RankRun(0, cut, "a"), RankRun(1, HEALTHY, "b")])
+    cut = replace(HEALTHY, steps=20, facts=RunFacts(rank=0, world=3))
+    merged = merge([RankRun(0, cut, "a", ended=False), RankRun(1, HEALTHY, "b")])
     assert merged.stopped == {0: 20}
     assert merged.missing == (2,)
     assert "after 20 steps, without an end; the furthest has 50" in dict(lines(merged))["Stopped"]
@@ -89,9 +89,12 @@ def test_a_rank_is_known_by_its_facts_else_by_the_files_name() -> None:
         rank_of(HEALTHY, "x.json")
 
 
-def test_two_files_of_one_rank_are_refused_by_name() -> None:
+def test_two_files_of_one_rank_are_refused_by_name(tmp_path: Path) -> None:
+    files = [tmp_path / "a-rank1.json", tmp_path / "b-rank1.json"]
+    for file in files:
+        save(HEALTHY, file)
     with pytest.raises(ValueError, match=r"a-rank1\.json and b-rank1\.json are both of rank 1"):
-        of_folder([("a-rank1.json", HEALTHY), ("b-rank1.json", HEALTHY)])
+        load(files)
 
 
 def test_merge_reads_the_files_of_a_folder(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from neuraldbg.commands._common import Json, fail, load_all
+from neuraldbg.commands._common import Json, fail
 
 
 def merge(
@@ -20,15 +20,16 @@ def merge(
     as_json: Json = False,
 ) -> None:
     """Say which rank of a distributed training failed first, and whether it was its own doing."""
-    from neuraldbg.ranks import of_folder
+    from neuraldbg.ranks import load
     from neuraldbg.report.ranks import lines, to_json
+    from neuraldbg.runfolder import sessions
 
     if not folder.is_dir():
         fail(f"there is no folder {folder}; NEURALDBG_DIR or `neuraldbg run --dir` makes one with a file of each rank")
     try:
-        merged = of_folder([(str(path), diagnosis) for path, diagnosis in load_all(folder)])
-    except ValueError as error:
-        fail(str(error))
+        merged = load(sessions(folder))
+    except (OSError, ValueError) as error:
+        fail(f"{folder}: {error}")
     if as_json:
         typer.echo(to_json(merged))
         return
