@@ -19,7 +19,7 @@ from neuraldbg.events import Phase, SemanticEvent
 
 @dataclass(frozen=True)
 class RankRun:
-    """One rank's diagnosis and the file that it was read from. ended: its session was closed, the process not killed."""
+    """One rank's diagnosis and the file that it was read from. ended: its session was closed, not cut off by a kill."""
 
     rank: int
     diagnosis: Diagnosis
