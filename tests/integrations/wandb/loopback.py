@@ -188,8 +188,9 @@ class Server:
         return {"createAgent": {"agent": {"id": "QWdlbnQ="}}}
 
     def _Heartbeat(self, _: Any) -> Any:
-        """One command a beat: the next run, and at last to stop."""
-        commands: list[dict[str, Any]] = [{"type": "exit"}]
+        """One command a beat: the next run, and to stop once all have ended, for it would stop the last one too."""
+        over = not self.jobs and all(run.exit_code is not None for run in self.runs.values())
+        commands: list[dict[str, Any]] = [{"type": "exit"}] if over else []
         if self.jobs:
             args = {name: {"value": value} for name, value in self.jobs.pop(0).items()}
             commands = [{"type": "run", "run_id": f"sweeprun{uuid.uuid4().hex[:4]}", "program": None, "args": args}]

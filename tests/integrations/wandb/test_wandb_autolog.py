@@ -222,7 +222,7 @@ def test_one_model_in_two_runs_gives_each_its_own_diagnosis(begin: Any, told: An
     with begin() as second:
         train(model, optimizer, 9, broken_from=2)
     assert (steps_of(first), steps_of(second)) == (7, 9)
-    assert told(first).summary["neuraldbg_failed"] == 0
+    assert told(first).summary["neuraldbg_failed"] == 0, Path(first.dir, "neuraldbg", "report.md").read_text()
     assert told(second).summary["neuraldbg_first_step"] == 2
 
 

@@ -109,7 +109,8 @@ SWEEP = """
 
 def test_the_runs_of_a_sweep_carry_their_causes_beside_the_sweeps_parameters(server: Server, elsewhere: Any) -> None:
     server.jobs = [{"lr": 0.05}, {"lr": 20.0}]
-    elsewhere("-c", textwrap.dedent(SWEEP))
+    printed = elsewhere("-c", textwrap.dedent(SWEEP))
+    assert "NeuralDBG" not in printed, printed
     runs = {run.config["lr"]: run for run in server.runs.values()}
     assert set(runs) == {0.05, 20.0}
     assert {run.upserts["sweep"] for run in runs.values()} == {"sweep7"}

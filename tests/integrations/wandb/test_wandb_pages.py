@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import wandb
 
 from neuraldbg.integrations.wandb import WandbSink
 
@@ -34,6 +35,7 @@ def test_the_example_names_the_broken_input_and_its_step(capsys: pytest.CaptureF
 
 def test_the_pages_code_leaves_a_healthy_run(tmp_path: Path) -> None:
     (block,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    wandb.teardown()  # wandb takes the folder that its service was started in
     exec(block, {})
     (saved,) = tmp_path.glob("wandb/offline-run-*/files/neuraldbg/diagnosis.json")
     assert json.loads(saved.read_text())["verdict"] == "healthy"
