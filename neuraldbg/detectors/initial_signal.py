@@ -7,6 +7,7 @@ import math
 import statistics
 
 from neuraldbg.detectors._common import lg, weight_layers
+from neuraldbg.detectors.function_growth import steep_join
 from neuraldbg.events import SemanticEvent, observed
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
@@ -79,8 +80,10 @@ def joined(record: StepRecord, facts: RunFacts) -> list[str]:
     leaves = [n for n in ran if (m := facts.module(n)) is not None and not m.has_children]
     found = []
     for before, name in itertools.pairwise(leaves):
-        given, taken = record.layers[before].rms, record.layers[name].inputs_rms
-        if taken is not None and 0 < given < taken / JOINED < math.inf:
+        given, taken = record.layers[before], record.layers[name]
+        if steep_join(given, taken) > 0:
+            continue  # a power or an exponential in between, no sum
+        if taken.inputs_rms is not None and 0 < given.rms < taken.inputs_rms / JOINED < math.inf:
             found.append(before)
     return found
 

@@ -68,3 +68,33 @@ def test_a_power_that_grows_large_values_most_is_told_once() -> None:
     assert (event.symptom, event.layer_name, event.step) == ("function_growth", "f", 5)
     assert event.metadata["gain_lg"] == pytest.approx(math.log10(40 / 3))
     assert (event.metadata["largest"], event.metadata["kind"]) == (40.0, "Exp")
+
+
+STACK = facts(*[module(f"fc{k}", k) for k in range(4)])
+
+
+def called(*highs: float, step: int = 0, rms: float = 1.2) -> StepRecord:
+    """Layers that give values of rms 1 and at most 3; each next one gets values of at most so much."""
+    given = [3.0, *highs]
+    return record(step, layers={f"fc{k}": layer_stats(inputs_high=h, inputs_rms=rms) for k, h in enumerate(given)})
+
+
+@pytest.mark.parametrize("highs", [(3.0, 3.0, 3.0), (9.0, 9.0, 9.0), (60.0, 3.0, 3.0)], ids=["relu", "squared", "once"])
+def test_usual_functions_between_layers_and_one_joined_input_are_fine(highs: tuple[float, ...]) -> None:
+    assert found([called(*highs)], facts=STACK) == []
+
+
+def test_larger_inputs_of_the_same_shape_are_sums() -> None:
+    assert found([called(60.0, 600.0, 6000.0, rms=400.0)], facts=STACK) == []
+
+
+def test_a_residual_stream_has_other_reasons_to_grow() -> None:
+    stream = facts(*STACK.modules, structure=("residual",))
+    assert found([called(60.0, 60.0, 60.0)], facts=stream) == []
+
+
+def test_a_power_that_is_called_between_layers_is_told_of_the_layer_before_it() -> None:
+    (event,) = found([called(60.0, 60.0, 60.0), called(60.0, 60.0, 60.0, step=1)], facts=STACK)
+    assert (event.symptom, event.layer_name, event.step) == ("function_growth", "fc0", 0)
+    assert event.metadata["gain_lg"] == pytest.approx(math.log10(20)) and event.metadata["kind"] == "function"
+    assert event.metadata["largest"] == pytest.approx(60.0)
