@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from neuraldbg.events import SemanticEvent
 from neuraldbg.rules.gradient_ascent import gradient_ascent
 from neuraldbg.testing import check_explains, check_silent, facts, observed, optimizer, run
 
@@ -74,3 +75,40 @@ def test_a_negated_loss_that_ends_in_nothing_finite() -> None:
 def test_a_sign_that_turns_in_the_middle_is_measured_against_the_steps_before_it() -> None:
     learnt_then_lost = [0.95**i for i in range(30)] + [0.3 * 1.05**i for i in range(30)]
     explains(run(LATER, facts=ENTROPY, series={"skill": learnt_then_lost}), step=30)
+
+
+ALONE = facts(optimizers=(optimizer(),))
+
+
+def burst(cosine: float = 0.99) -> SemanticEvent:
+    return observed("exploding_gradient", 11, growth_lg=2.0, cosine=cosine)
+
+
+def falls(to: float, first: float = 0.5) -> dict[str, list[float]]:
+    return {"loss": [first] * 10 + [first + (to - first) * k / 100 for k in range(101)] + [to] * 20}
+
+
+def test_a_log_likelihood_that_comes_to_rest_below_zero_is_healthy() -> None:
+    silent(run(burst(), facts=ALONE, series=falls(-90.0)))
+    silent(run(burst(), facts=ALONE, series=falls(-4000.0, first=50.0)))
+
+
+def test_a_gradient_that_turns_round_is_a_scale_that_collapses() -> None:
+    silent(run(burst(cosine=-0.9), facts=ALONE, series=falls(-500.0)))
+
+
+def test_a_loss_whose_chance_is_known_has_a_bound() -> None:
+    silent(run(burst(), facts=ALONE, series={**falls(-500.0), "skill": [0.5] * 60}))
+
+
+def test_an_actor_that_climbs_its_critic_has_two_optimizers() -> None:
+    silent(run(burst(), facts=facts(optimizers=(optimizer(), optimizer())), series=falls(-500.0)))
+
+
+def test_updates_that_were_violent_before_are_the_rates_doing() -> None:
+    silent(run(observed("violent_update", 2, update_lg=-0.3), burst(), facts=ALONE, series=falls(-500.0)))
+
+
+def test_a_loss_of_ones_own_that_falls_without_a_bound_is_an_objective_of_the_wrong_sign() -> None:
+    claim = explains(run(burst(), facts=ALONE, series=falls(-500.0)), step=11, failure="optimizer_instability")
+    assert "-500" in claim.summary
