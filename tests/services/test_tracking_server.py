@@ -67,7 +67,8 @@ def test_points_and_events_are_in_the_order_of_the_training(experiment: str) -> 
 
 
 def test_a_server_that_is_restarted_in_mid_run_has_everything_at_the_end(server: Server, experiment: str) -> None:
-    autolog()
+    """However long the client waits before it tries again: closing waits for it here."""
+    autolog(close_timeout=90.0)
     with mlflow.start_run() as active:
         trainings.train("nan", after=trainings.BROKEN + 5, then=server.stop)
         server.start()
