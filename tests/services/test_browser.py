@@ -77,6 +77,7 @@ def test_the_compare_page_shows_both_graphs(server: Server, experiment: str, pag
     # All of the page's parts are open; a header that scrolls along lies over the list's place.
     page.get_by_text("neuraldbg_graph.svg").dispatch_event("click")
     drawn(page, "img", 2)
+    page.locator("img").last.scroll_into_view_if_needed()
     picture(page, "mlflow-compare", tmp_path)
 
 
