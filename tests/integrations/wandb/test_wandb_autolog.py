@@ -20,6 +20,7 @@ from torch.optim import SGD, Optimizer
 from neuraldbg import NeuralDbg
 from neuraldbg.integrations.wandb import WandbSink, autolog
 from neuraldbg.sinks import Undelivered
+from neuraldbg.watch.owners import optimizers
 
 from .conftest import own_service
 from .offline_log import settled
@@ -29,8 +30,10 @@ STEPS = 20
 
 @pytest.fixture(autouse=True)
 def _no_earlier_optimizers() -> None:
-    """autolog takes in every optimizer that lives, so those of earlier tests must not."""
+    """autolog takes in every optimizer that lives; those of earlier tests hold gradients that are not finite."""
     gc.collect()
+    for optimizer in optimizers():
+        optimizer.zero_grad()
 
 
 def net() -> nn.Sequential:

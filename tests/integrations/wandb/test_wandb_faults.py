@@ -98,6 +98,7 @@ DYING = """
 """
 
 
+@pytest.mark.services  # with the other long ones
 def test_a_training_outlives_the_death_of_wandbs_service(elsewhere: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NEURALDBG_STRICT")
     printed = elsewhere("-c", textwrap.dedent(DYING))

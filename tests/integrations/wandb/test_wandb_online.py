@@ -8,6 +8,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from neuraldbg.integrations.wandb import WandbSink
 from neuraldbg.report.json import from_json
 
@@ -107,6 +109,7 @@ SWEEP = """
 """
 
 
+@pytest.mark.services  # an agent beats every few seconds, so that two runs take twenty
 def test_the_runs_of_a_sweep_carry_their_causes_beside_the_sweeps_parameters(server: Server, elsewhere: Any) -> None:
     server.jobs = [{"lr": 0.05}, {"lr": 20.0}]
     printed = elsewhere("-c", textwrap.dedent(SWEEP))

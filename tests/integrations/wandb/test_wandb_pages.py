@@ -13,6 +13,7 @@ import pytest
 import wandb
 
 from neuraldbg.integrations.wandb import WandbSink
+from neuraldbg.watch.owners import optimizers
 
 from .sessions import FAILED, FILES, session
 
@@ -22,8 +23,10 @@ PAGE = (ROOT / "docs" / "wandb.md").read_text()
 
 @pytest.fixture(autouse=True)
 def _no_earlier_optimizers() -> None:
-    """autolog takes in every optimizer that lives, so those of earlier tests must not."""
+    """autolog takes in every optimizer that lives; those of earlier tests hold gradients that are not finite."""
     gc.collect()
+    for optimizer in optimizers():
+        optimizer.zero_grad()
 
 
 def test_the_example_names_the_broken_input_and_its_step(capsys: pytest.CaptureFixture[str]) -> None:
