@@ -27,7 +27,7 @@ from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.events import SemanticEvent
-from neuraldbg.reasoning.outcome import BLOW_UP, NONFINITE, STARVED, lasting, not_learning, value
+from neuraldbg.reasoning.outcome import BLOW_UP, CHANCE, NONFINITE, STARVED, lasting, not_learning, value
 from neuraldbg.run import Run
 
 PINNED = 0.7  # of the first bounded layer at its limits before any update; healthy hidden layers have 0.09
@@ -38,6 +38,8 @@ HUGE_LG = 4.0  # of the targets; the loss of such a regression cannot move in an
 OVERSHOT = 5.0  # times chance before any update; weights of the usual size on scaled inputs start near 1
 UNLEARNT = 0.5  # of chance at the end
 HALF = 0.5  # of a layer's units; healthy layers have 0.42 at most
+FIRST = 10  # steps in which gradients of that size throw the weights
+FLOOD = 0.5  # strength: the targets are seen exactly, their doing is inferred
 RAW_LG = 1.5  # of the inputs, for a runaway to be theirs
 
 PREDICTS = {
@@ -64,6 +66,7 @@ def unnormalised_inputs(run: Run) -> Iterator[Claim]:
         or _stuck(run, raw, target)
         or _runaway(run, raw)
         or _overshot(run, raw)
+        or _flooded(run, target)
     )
     if found is None:
         return
@@ -169,6 +172,21 @@ def _overshot(run: Run, raw: SemanticEvent | None) -> Found | None:
         return None
     failure = "dead_neurons" if dead else "data_anomaly"
     return failure, dead[0].layer_name if dead else None, (value(raw, "rms_lg", RAW_LG) - RAW_LG) / 2, (*dead, *plateau)
+
+
+def _flooded(run: Run, target: SemanticEvent | None) -> Found | None:
+    """Targets far from any untrained output: the first gradients are as large as they are, and throw the weights."""
+    thrown = run.first("violent_update")
+    if target is None or thrown is None or thrown.step > FIRST or run.has("rate_jump", "carried_gradient"):
+        return None
+    ruined = tuple(lasting(run, *NONFINITE, "loss_diverging", "loss_plateau"))
+    lost = tuple(
+        e for e in lasting(run, "saturation", "dead_units", since=thrown.step) if value(e, "share", 0.0) > HALF
+    )
+    at_chance = run.skill is not None and run.skill > CHANCE  # a fall to chance from far above is no learning
+    if not ruined and not (lost and at_chance):
+        return None
+    return "data_anomaly", None, FLOOD, (thrown, *ruined, *lost[:3])
 
 
 def _summary(root: SemanticEvent) -> str:

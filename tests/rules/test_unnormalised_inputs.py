@@ -111,3 +111,40 @@ def test_outputs_as_large_as_the_inputs_kill_units_on_the_way_down() -> None:
 
 def test_outputs_as_large_as_the_inputs_that_end_on_a_plateau_blame_no_layer() -> None:
     explains(overshot(RAW, STUCK, first=5.1, last=0.51), step=0, failure="data_anomaly")
+
+
+TARGET = observed("unscaled_target", 0, rms_lg=2.3)
+THROWN = observed("violent_update", 0, update_lg=-0.05, at_start=True)
+PLATEAU = observed("loss_plateau", 5, skill=1.1)
+
+
+def lost(share: float = 0.95) -> SemanticEvent:
+    return observed("saturation", 2, "tanh", share=share, at_start=False)
+
+
+def test_large_targets_that_are_learned_are_fine() -> None:
+    silent(run(TARGET, THROWN, lost(), series={"skill": [0.5] * 60}))
+    silent(run(TARGET, THROWN, series={"skill": [1.1] * 60}))
+
+
+def test_large_targets_without_a_violent_update_at_the_start_threw_nothing() -> None:
+    silent(run(TARGET, PLATEAU))
+    silent(run(TARGET, observed("violent_update", 11, update_lg=-0.05), PLATEAU))
+
+
+def test_violent_updates_on_usual_targets_are_the_rates() -> None:
+    silent(run(THROWN, lost(), PLATEAU))
+
+
+def test_a_jump_of_the_rate_is_the_schedules_doing() -> None:
+    silent(run(TARGET, observed("rate_jump", 3, decades=2.0), THROWN, PLATEAU))
+
+
+@pytest.mark.parametrize("harm", [PLATEAU, observed("loss_diverging", 9, growth_lg=2.0), observed("loss_nonfinite", 9)])
+def test_targets_in_the_hundreds_whose_gradients_throw_the_weights(harm: SemanticEvent) -> None:
+    explains(run(TARGET, THROWN, harm), step=0, failure="data_anomaly")
+
+
+def test_layers_thrown_to_their_limits_and_a_loss_that_ends_at_chance() -> None:
+    explains(run(TARGET, THROWN, lost(), series={"skill": [90.0] * 30 + [1.1] * 30}), step=0, failure="data_anomaly")
+    silent(run(TARGET, THROWN, lost(share=0.5), series={"skill": [90.0] * 30 + [1.1] * 30}))
