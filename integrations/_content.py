@@ -5,14 +5,13 @@ Everything finite: NaN matches no filter and draws as a hole, so it is never sen
 
 from __future__ import annotations
 
-import importlib
 import json
 import pkgutil
-import random
 import re
 from collections.abc import Iterable
 from functools import cache
 
+import neuraldbg.report  # loaded here, on the training's thread: a worker could not put back what loading draws
 import neuraldbg.rules
 from neuraldbg.codec import encode
 from neuraldbg.diagnosis import CausalHypothesis, Diagnosis, Verdict
@@ -24,16 +23,6 @@ EVENTS_KEPT = 5000  # lines of events.jsonl
 NONFINITE = frozenset(
     {"nan_input", "inf_input", "nonfinite_activation", "loss_nonfinite", "nonfinite_gradient", "nonfinite_weight"}
 )
-
-
-def _load_unnoticed() -> None:
-    """rich draws a number when it is loaded; on a worker, in the middle of a training, it would be the training's."""
-    state = random.getstate()
-    importlib.import_module("neuraldbg.report.text")
-    random.setstate(state)
-
-
-_load_unnoticed()
 
 
 def clip(text: object, limit: int = TAG_LIMIT) -> str:

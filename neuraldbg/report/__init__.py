@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
+import random
 from pathlib import Path
 
 from neuraldbg.diagnosis import Diagnosis
+
+
+def _load_unnoticed(name: str) -> None:
+    """rich draws from Python's generator when it is loaded, and a training may draw from the same."""
+    state = random.getstate()
+    importlib.import_module(name)
+    random.setstate(state)
+
+
+_load_unnoticed("rich.style")
 
 
 def save(diagnosis: Diagnosis, path: Path) -> Path:

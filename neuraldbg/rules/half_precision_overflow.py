@@ -71,7 +71,7 @@ def _no_scale(run: Run, skipped: SemanticEvent) -> Claim:
         step=skipped.step,
         predicts={"loss_plateau": FOREVER, "updates_stop": FOREVER},
         evidence_for=(skipped,),
-        remedy="let the scale fall (GradScaler's default backoff_factor of 0.5), or use bfloat16, which needs no scaler",
+        remedy="let the scale fall (GradScaler's backoff_factor is 0.5), or use bfloat16, which needs no scaler",
         summary=f"every step from {skipped.step} on was skipped, so nothing was learned",
         refuted_by="a step of the optimizer that was not skipped",
         exact=True,

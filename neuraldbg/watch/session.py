@@ -167,7 +167,7 @@ class Session:
         self.remove(number)
         for k, item in enumerate(self.parameters.items):
             if self.names.parameter_model[k] == number:
-                item.ref = _gone(nn.Parameter)
+                item.ref, item.grad_norm, item.consumed_norm = _gone(nn.Parameter), None, None
         for place in self.forward.places:
             if place.model == number:
                 place.ref = _gone(nn.Module)

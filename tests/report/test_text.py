@@ -1,4 +1,6 @@
 import dataclasses
+import subprocess
+import sys
 
 from rich.console import Console
 
@@ -89,3 +91,18 @@ def test_advice_is_a_note_of_a_healthy_run_and_of_no_other(healthy, failed):
     assert said[0] == summary(healthy).splitlines()[0]
     assert said[1] == "Note: Perhaps a model too small for the task. widen it" and len(said) == 3
     assert summary(dataclasses.replace(failed, notes=(note,))) == summary(failed)
+
+
+def test_to_look_at_a_diagnosis_draws_no_random_number() -> None:
+    """In a process of its own, for what is loaded here was loaded long ago."""
+    code = """
+import random
+from neuraldbg.diagnosis import Diagnosis, Verdict
+random.seed(0)
+first = random.random()
+random.seed(0)
+d = Diagnosis(Verdict.HEALTHY, 0.02, steps=5)
+str(d), d._repr_html_(), d._repr_mimebundle_()
+assert random.random() == first
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import json
 import subprocess
@@ -20,20 +19,11 @@ from torch.optim import SGD, Optimizer
 from neuraldbg import NeuralDbg
 from neuraldbg.integrations.wandb import WandbSink, autolog
 from neuraldbg.sinks import Undelivered
-from neuraldbg.watch.owners import optimizers
 
 from .conftest import own_service
 from .offline_log import settled
 
 STEPS = 20
-
-
-@pytest.fixture(autouse=True)
-def _no_earlier_optimizers() -> None:
-    """autolog takes in every optimizer that lives; those of earlier tests hold gradients that are not finite."""
-    gc.collect()
-    for optimizer in optimizers():
-        optimizer.zero_grad()
 
 
 def net() -> nn.Sequential:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import re
 import runpy
@@ -13,20 +12,11 @@ import pytest
 import wandb
 
 from neuraldbg.integrations.wandb import WandbSink
-from neuraldbg.watch.owners import optimizers
 
 from .sessions import FAILED, FILES, session
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "wandb.md").read_text()
-
-
-@pytest.fixture(autouse=True)
-def _no_earlier_optimizers() -> None:
-    """autolog takes in every optimizer that lives; those of earlier tests hold gradients that are not finite."""
-    gc.collect()
-    for optimizer in optimizers():
-        optimizer.zero_grad()
 
 
 def test_the_example_names_the_broken_input_and_its_step(capsys: pytest.CaptureFixture[str]) -> None:
