@@ -40,7 +40,7 @@ MOST = 0.5  # of a layer's units dead: a net that learns all the same loses fewe
 NEARLY_ALL = 0.7  # of a layer's units
 LEARNT = 0.3  # of chance at the end
 REPLACED_LG = -0.15  # seven tenths of the weights are new after one step
-THROWN = 3.0  # times the loss of the untrained model
+THROWN = 3.0  # times the loss of the untrained model, or of a guess
 TURNS = -0.3  # cosine of successive gradients of an overshoot; runaways of other causes have +0.9
 
 SOON = 60  # steps from the first update to a gradient of zero
@@ -107,7 +107,9 @@ def _above_chance(event: SemanticEvent) -> bool:
 
 
 def _learns(run: Run, dead: tuple[SemanticEvent, ...]) -> bool:
-    """A loss far below chance, and one layer alone that lost units, not nearly all: it had more than it needs."""
+    """A loss far below chance that was never thrown above it, and one layer alone that lost units, not nearly all."""
+    if any(value(e, "over_chance", 0.0) > THROWN for e in run.all("loss_spike")):
+        return False
     few = len({e.layer_name for e in dead}) == 1 and max(value(e, "share", 1.0) for e in dead) < NEARLY_ALL
     return few and run.skill is not None and run.skill < LEARNT
 

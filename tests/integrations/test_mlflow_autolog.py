@@ -310,3 +310,17 @@ def test_the_last_run_is_told_when_the_interpreter_exits(
     assert run.tags["cause"] == "nan_in_input"
     assert run.run.info.status == status
     assert not (tmp_path / ".neuraldbg").exists()
+
+
+def test_a_failed_model_that_lives_on_says_nothing_of_the_next_training(told: Any) -> None:
+    """Its gradients stay where they are; it is taken in again with its optimizer, takes no part, and leaves."""
+    autolog()
+    failed = net()
+    old = SGD(failed.parameters(), 0.05)
+    with mlflow.start_run() as first:
+        train(failed, old, 9, broken_from=2)
+    model = net()
+    optimizer = SGD(model.parameters(), 0.05)  # made before the run: then all that live are taken in with it
+    with mlflow.start_run() as second:
+        train(model, optimizer, 30)
+    assert (told(first).tags["verdict"], told(second).tags["verdict"]) == ("failed", "healthy")

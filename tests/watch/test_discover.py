@@ -494,22 +494,3 @@ def test_trainings_in_two_threads_have_a_session_each(tracker: Tracker) -> None:
     discover.finish_all()
     assert failures == []
     assert sorted(d.steps for d in tracker.told) == [4, 7]
-
-
-# -- what is left of a training that failed --------------------------------------------------------------------------
-
-
-def test_a_failed_model_that_lives_on_says_nothing_of_the_next_training(tracker: Tracker) -> None:
-    """Its gradients stay where they are; it is taken in again with its optimizer, takes no part, and leaves."""
-    failed = net()
-    old = SGD(failed.parameters(), 0.1)
-    tracker.start("first")
-    failed(torch.full((6, 4), torch.nan)).square().mean().backward()
-    old.step()
-    tracker.end()
-    model = net()
-    optimizer = SGD(model.parameters(), 0.1)  # made before the run: then all that live are taken in with it
-    tracker.start("second")
-    train(model, optimizer, steps=30)
-    tracker.end()
-    assert [str(d.verdict) for d in tracker.told] == ["failed", "healthy"]

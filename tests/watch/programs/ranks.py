@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import sys
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -50,7 +51,7 @@ def rms(t: Tensor) -> float:
     return float(part(t).square().mean().sqrt())
 
 
-def train(rank: int, how: str, watched: bool, fault: tuple[int, str] | None) -> dict[str, Any]:
+def train(stack: ExitStack, rank: int, how: str, watched: bool, fault: tuple[int, str] | None) -> dict[str, Any]:
     torch.manual_seed(0)
     model: nn.Module = Net()
     records: list[StepRecord] = []
@@ -59,8 +60,7 @@ def train(rank: int, how: str, watched: bool, fault: tuple[int, str] | None) -> 
     def enter(called: nn.Module) -> NeuralDbg | None:
         if not watched:
             return None
-        session = NeuralDbg(called, cadence=1)
-        session.__enter__()
+        session = stack.enter_context(NeuralDbg(called, cadence=1))
         feed = session._session.feed
 
         def kept(record: StepRecord, facts: RunFacts) -> None:
@@ -105,8 +105,7 @@ def train(rank: int, how: str, watched: bool, fault: tuple[int, str] | None) -> 
         )
         optimizer.step()
         losses.append(loss.item())
-    if dbg is not None:
-        dbg.__exit__(None, None, None)
+    stack.close()
     out: dict[str, Any] = {
         "losses": losses,
         "weights": [part(p).flatten().tolist() for p in model.parameters()],
@@ -132,7 +131,11 @@ def main() -> None:
     fault = (int(sys.argv[4]), sys.argv[5]) if len(sys.argv) > 4 else None
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=WORLD)
-    print(json.dumps([train(rank, how, watched, fault) for watched in (False, True)]))
+    done = []
+    for watched in (False, True):
+        with ExitStack() as stack:
+            done.append(train(stack, rank, how, watched, fault))
+    print(json.dumps(done))
     dist.destroy_process_group()
 
 
