@@ -125,8 +125,9 @@ def recalibrated(data: dict[str, Any], calibration: Calibration) -> list[Row]:
     rows = []
     for row in map(from_json, data["rows"]):
         ceiling, answers = 1.0, []
-        for a in row.answers:
-            ceiling = min(ceiling, round(calibration.confidence(a.cause, a.score), 4))
+        for place, a in enumerate(row.answers):
+            most = calibration.later if place else 1.0
+            ceiling = min(ceiling, most, round(calibration.confidence(a.cause, a.score), 4))
             answers.append(replace(a, confidence=ceiling))
         rows.append(replace(row, answers=tuple(answers)))
     return rows

@@ -6,8 +6,10 @@
 
 The first hypothesis of every run that is called failed gives one sample: its score, and whether its cause is the
 label's (on a healthy run none is). One curve is fitted for all causes, with an offset for each cause that shrinks to
-nothing where it has few samples. How good that is, is said of base programs that are left out whole: runs of one
-program are alike, and a fit that has seen some of them knows the others.
+nothing where it has few samples. Of the hypotheses behind the first one, which are right where there was a second
+fault, only the share of right ones is taken, as their ceiling. `unknown` keeps the prior: where it is labelled so, an
+exact fact says it, and that tells nothing of the runs in which merely no rule speaks. How good that is, is said of base
+programs that are left out whole: runs of one program are alike, and a fit that has seen some of them knows the others.
 """
 
 from __future__ import annotations
@@ -29,11 +31,12 @@ from benchmarks.grading import BINS
 Array = NDArray[np.float64]
 
 OUT = Path(__file__).parents[1] / "neuraldbg" / "reasoning" / "calibration.json"
-RULES = OUT.parents[1] / "rules"
 
 PRIOR = (1.0, -1.5)  # of the common curve; the fit leaves it only for evidence
 CURVE_WIDTH = 1.0  # standard deviation of that prior
 OFFSET_WIDTH = 0.5  # of a cause's own offset: ten samples move it, one hardly does
+UNKNOWN = "unknown"
+RULE_OF_THREE = 3.0  # over n: with no error in n runs, the 95 % bound of how often there is one
 FLATTEST = 0.2  # a higher score is never less sure
 
 
@@ -53,8 +56,21 @@ def samples_of(rows: Iterable[dict[str, Any]]) -> list[Sample]:
         if row["split"] == "fit" and row["verdict"] == "failed" and row["answers"]:
             top = row["answers"][0]
             right = top["cause"] in row["causes"]
-            found.append(Sample(row["name"].split("/")[0], top["cause"], float(top["score"]), right))
+            if top["cause"] != UNKNOWN:
+                found.append(Sample(row["name"].split("/")[0], top["cause"], float(top["score"]), right))
     return found
+
+
+def later_of(rows: Iterable[dict[str, Any]]) -> float:
+    """The share of right ones among hypotheses behind the first (Laplace's estimate); explained ones do not count."""
+    behind = [
+        a["cause"] in row["causes"]
+        for row in rows
+        if row["split"] == "fit" and row["verdict"] == "failed"
+        for a in row["answers"][1:]
+        if a["score"] > 0
+    ]
+    return (sum(behind) + 1) / (len(behind) + 2)
 
 
 def fit(samples: Sequence[Sample]) -> tuple[float, float, dict[str, float]]:
@@ -101,7 +117,7 @@ def left_out(samples: Sequence[Sample]) -> tuple[float, float]:
     return quality(said, samples)
 
 
-def as_data(samples: Sequence[Sample], version: int, known: Iterable[str]) -> dict[str, object]:
+def as_data(samples: Sequence[Sample], later: float, version: int, known: Iterable[str]) -> dict[str, object]:
     """What calibration.json holds."""
     a, b, offsets = fit(samples)
     programs = len({s.program for s in samples})
@@ -109,7 +125,10 @@ def as_data(samples: Sequence[Sample], version: int, known: Iterable[str]) -> di
     return {
         "source": f"fitted by {source}, the fit split of corpus version {version}",
         "fallback": {"a": round(a, 4), "b": round(b, 4)},
-        "causes": {c: {"a": round(a, 4), "b": round(b + offsets.get(c, 0.0), 4)} for c in sorted(known)},
+        "later": round(later, 4),
+        "surest": round(max(0.5, 1.0 - RULE_OF_THREE / len(samples)), 4),
+        "causes": {c: {"a": round(a, 4), "b": round(b + offsets.get(c, 0.0), 4)} for c in sorted(known)}
+        | {UNKNOWN: dict(zip("ab", PRIOR, strict=True))},
     }
 
 
@@ -145,8 +164,8 @@ def main() -> None:
         f"{inside[0]:.3f}, {inside[1]:.3f} in the fit; {outside[0]:.3f}, {outside[1]:.3f} with programs left out"
     )
     if not args.check:
-        known = [p.stem for p in RULES.glob("*.py") if not p.stem.startswith("_")]
-        args.out.write_text(json.dumps(as_data(samples, version, known), indent=1) + "\n")
+        known = json.loads(OUT.read_text())["causes"]  # a rule of advice alone has no entry, and stays below 0.5
+        args.out.write_text(json.dumps(as_data(samples, later_of(rows), version, known), indent=1) + "\n")
         print(f"written: {args.out}")
 
 

@@ -76,8 +76,9 @@ def _hypotheses(ranked: Sequence[Ranked]) -> tuple[CausalHypothesis, ...]:
     known = calibration.load()
     out: list[CausalHypothesis] = []
     ceiling = 1.0
-    for item in ranked:
-        ceiling = min(ceiling, known.confidence(item.claim.cause, item.score))
+    for place, item in enumerate(ranked):
+        sure = known.confidence(item.claim.cause, item.score, note=not item.claim.outcome)
+        ceiling = min(ceiling, sure, known.later if place else 1.0)
         out.append(_hypothesis(item, ceiling, known.knows(item.claim.cause)))
     return tuple(out)
 

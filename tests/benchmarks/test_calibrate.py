@@ -34,6 +34,18 @@ def test_only_first_hypotheses_of_the_fit_split_are_samples() -> None:
     ]
 
 
+def test_unknown_is_no_sample_for_its_label_is_an_exact_fact() -> None:
+    unknown = replace(ROW, causes=("unknown",), answers=(replace(ANSWER, cause="unknown"),))
+    assert calibrate.samples_of([as_json(unknown)]) == []
+
+
+def test_hypotheses_behind_the_first_are_right_where_there_was_a_second_fault() -> None:
+    both = replace(ROW, causes=("schedule_jump", "label_error"))
+    second, explained = replace(ANSWER, cause="label_error", score=1.0), replace(ANSWER, cause="x", score=-2.0)
+    rows = [as_json(replace(r, answers=(ANSWER, second, explained))) for r in (both, ROW, ROW)]
+    assert calibrate.later_of(rows) == pytest.approx(2 / 5)
+
+
 def test_without_samples_the_curve_is_the_prior() -> None:
     assert calibrate.fit([]) == (*calibrate.PRIOR, {})
 
@@ -67,8 +79,11 @@ def test_of_a_program_that_is_left_out_only_the_others_speak() -> None:
 
 def test_what_is_written_is_what_the_package_reads() -> None:
     samples = [Sample(f"s{i}", "x", i / 5, i > 10) for i in range(20)]
-    read = parse(json.loads(json.dumps(calibrate.as_data(samples, 7, ["x", "y"]))))
+    read = parse(json.loads(json.dumps(calibrate.as_data(samples, 0.4, 7, ["x", "y"]))))
     assert read.knows("y")
+    assert read.later == 0.4
+    assert read.confidence("x", 100.0) == read.surest == 0.85
+    assert read.causes["unknown"] == calibrate.PRIOR
     assert "20 first hypotheses of 20 programs" in read.source
     assert "corpus version 7" in read.source
     assert abs(read.confidence("x", 2.0) - calibrate.confidence(calibrate.fit(samples), samples[10])) < 1e-3
