@@ -108,7 +108,7 @@ def storage(t: Tensor) -> int:
     """Where its memory begins; 0 for what has none."""
     try:
         return t.untyped_storage().data_ptr()
-    except RuntimeError:  # sparse, meta and wrapper tensors (NotImplementedError is one too)
+    except RuntimeError:  # sparse, meta and wrapper tensors have no storage to point at
         return 0
 
 
