@@ -13,7 +13,7 @@ import pytest
 
 from neuraldbg.integrations.mlflow import autolog, install_view
 from tests.services import trainings
-from tests.services.conftest import ROOT, Server
+from tests.services.servers import ROOT, Server
 
 pytestmark = [pytest.mark.services, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 

@@ -11,7 +11,7 @@ import pytest
 
 from neuraldbg.integrations.mlflow import autolog
 from tests.services import trainings
-from tests.services.conftest import Server
+from tests.services.servers import Server
 
 pytestmark = pytest.mark.services
 
