@@ -40,7 +40,7 @@ def initial(settings: Settings) -> State:
 def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list[SemanticEvent]]:
     if record.first_bad is not None or record.skipped or not record.backwards:
         return state, []
-    state, events = _limits(state, record, facts)
+    state, events = _limits(state, record, facts) if record.parameters else (state, [])
     g = record.gradient_norm
     if g is None or not math.isfinite(g) or g <= 0:
         return state, events

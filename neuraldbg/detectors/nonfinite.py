@@ -50,17 +50,22 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
 
 
 def _remember(state: State, record: StepRecord) -> State:
+    new: dict[str, Any] = {"last_step": record.step}
     g = record.gradient_norm
     if g is not None and math.isfinite(g) and g > 0:
-        scale = record.loss_scale or 1.0
+        new["last_gradient"] = g
+        if len(state.gradients) < HEAD:
+            new["gradients"] = (*state.gradients, g)
         peak = max((p.gradient for p in record.parameters.values() if p.gradient), default=None)
-        state = replace(state, gradients=(*state.gradients, g)[:HEAD], last_gradient=g)
-        state = replace(state, scaled=peak * scale if peak else state.scaled)
+        if peak:
+            new["scaled"] = peak * (record.loss_scale or 1.0)
     high = max((size(s) for s in record.layers.values() if s.finite), default=None)
     if high:
-        state = replace(state, highs=(*state.highs, high)[:HEAD], last_high=high)
+        new.update(highs=(*state.highs, high)[:HEAD], last_high=high)
     bad = {name for name, s in record.layers.items() if not s.finite}
-    return replace(state, last_step=record.step, absorbed=state.absorbed | bad)
+    if bad:
+        new["absorbed"] = state.absorbed | bad
+    return replace(state, **new)
 
 
 def _swallowed(state: State, record: StepRecord, facts: RunFacts) -> str | None:

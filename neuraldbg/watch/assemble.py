@@ -198,6 +198,10 @@ def build_facts(session: Session) -> RunFacts:
         silent_notes.append(
             "no forward hook ran: the model was compiled and called before the session; enter it before the first call"
         )
+    if forward.passed:
+        silent_notes.append(
+            f"the outputs of {len(forward.passed)} norms and dropouts, which a look would make the compiled graph keep"
+        )
     elapsed = max(1e-9, _elapsed(session))
     found = session.facts
     place = place_among_ranks()

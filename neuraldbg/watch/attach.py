@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from neuraldbg.watch import hooks
+from neuraldbg.watch import hooks, structure
 
 if TYPE_CHECKING:
     from neuraldbg.watch.forward import Place
@@ -105,7 +105,8 @@ class Attachment:
         if not held:
             held.append(module.register_forward_pre_hook(before(session, i), with_kwargs=True))
         if len(held) == 1:
-            hook = after(session, i, place.buffer, place.row, place.function, place.rectifies)
+            passing = isinstance(module, structure.PASSING)
+            hook = after(session, i, place.row, place.function, place.rectifies, passing)
             held.append(module.register_forward_hook(hook))
 
     def wake(self, session: Session) -> None:

@@ -23,6 +23,7 @@ BAND = 10.0  # times its running mean: batch noise moves a gradient norm by 2 to
 
 def light(session: Session) -> None:
     """A step of which only the sentinels were taken: they wait on their device."""
+    loss = session.loss if session.loss is not None else session.root_loss
     record = StepRecord(
         step=session.clock.step,
         sampled=False,
@@ -32,9 +33,8 @@ def light(session: Session) -> None:
         backwards=session.clock.backwards,
         samples=samples(session),
         validation=validation(session),
+        culprit=session.replay.step_ends(loss),
     )
-    loss = session.loss if session.loss is not None else session.root_loss
-    record = replace(record, culprit=session.replay.step_ends(loss))
     session.light.append((record, loss, session.quick, 1.0 if session.scale is None else session.scale))
     if len(session.light) >= LIGHT_STEPS:
         flush(session)
@@ -114,7 +114,7 @@ def sampled(session: Session) -> None:
     elif session.clock.backwards:
         session.mapped += 1
     transfer = Transfer()
-    dead, rows = session.forward.rows()
+    dead, rows = session.forward.to_transfer()
     transfer.add("rows", rows)
     indices, weights = session.parameters.measure(session.count)
     transfer.add("weights", weights)

@@ -1,4 +1,4 @@
-"""The forward side of watching: one buffer row a module, activity of rectifier units, the order of calls."""
+"""The forward side of watching: one row of numbers a module, activity of rectifier units, the order of calls."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ class Place:
     model: int
     ref: weakref.ref[nn.Module]
     facts: ModuleFacts
-    buffer: Tensor
-    row: int
+    row: Tensor  # [len(COLUMNS)], on the model's device
     calls: int = 0
     seen: int | None = None
     training: bool = True
@@ -75,9 +74,10 @@ class ForwardWatch:
         self.nodes: dict[Any, int] = {}
         self.ran = False  # whether any hook ran outside a traced graph
         self.mapping = True  # whether nodes of module outputs are being collected for a graph walk
+        self.passed: set[int] = set()  # modules of a graph that ran without being looked at
         self.last: weakref.ref[Tensor] | None = None
         self.outputs: dict[int, tuple[weakref.ref[Tensor], int]] = {}
-        self.traced: dict[int, Tensor] = {}  # rows that a graph wrote in this step, by id(buffer)
+        self.traced: list[Tensor] = []  # the rows that a graph wrote in this step, one a device
 
     def add(self, model: int, module: nn.Module) -> list[int]:
         """Take in all modules of a model; returns their numbers."""
@@ -95,40 +95,44 @@ class ForwardWatch:
         """Take in some modules of a model, with rows of their own."""
         wrappers = {id(inner): m for m in module.modules() if (inner := structure.inner_of(m)) is not None}
         device = next((p.device for p in module.parameters() if p.device.type != "meta"), torch.device("cpu"))
-        buffer = torch.full((len(named), WIDTH), UNSEEN, device=device)
         first = len(self.places)
-        for row, (name, m) in enumerate(named):
-            place = Place(name, model, weakref.ref(m), structure.describe(name, m), buffer, row)
+        for name, m in named:
+            row = torch.full((WIDTH,), UNSEEN, device=device)
+            place = Place(name, model, weakref.ref(m), structure.describe(name, m), row)
             wrapper = wrappers.get(id(m))
             place.at = weakref.ref(wrapper) if wrapper is not None else None
             place.in_place = getattr(m, "_compiled_call_impl", None) is not None
             self.places.append(place)
         return list(range(first, len(self.places)))
 
-    def buffers(self) -> list[Tensor]:
-        return list({id(p.buffer): p.buffer for p in self.places}.values())
+    def rows(self) -> list[Tensor]:
+        """All rows, those of one device in one tensor: [modules x statistics]."""
+        by_device: dict[torch.device, list[Tensor]] = {}
+        for p in self.places:
+            by_device.setdefault(p.row.device, []).append(p.row)
+        return [torch.stack(rows) for rows in by_device.values()]
 
     def clear(self) -> None:
         """Empty all rows."""
-        for buffer in self.buffers():
-            buffer.fill_(UNSEEN)
+        for row in (p.row for p in self.places):
+            row.fill_(UNSEEN)
 
-    def take(self) -> dict[int, Tensor]:
+    def take(self) -> list[Tensor]:
         """What a traced forward has just written: it may belong to a step that is not open yet."""
-        taken = {id(b): b.clone() for b in self.buffers()}
+        taken = self.rows()
         self.clear()
         return taken
 
-    def give(self, taken: dict[int, Tensor]) -> None:
+    def give(self, taken: list[Tensor]) -> None:
         """Let it be the open step's, beside what that step has."""
-        for key, rows in taken.items():
-            self.traced[key] = torch.maximum(self.traced[key], rows) if key in self.traced else rows
+        both = zip(self.traced, taken, strict=True) if self.traced else ()
+        self.traced = [torch.maximum(a, b) for a, b in both] if self.traced else taken
 
     def begin(self, clear: bool = True) -> None:
         """Start a sampled step: forget the last one's numbers (a traced forward has written its own by now)."""
         if clear:
             self.clear()
-        self.traced = {}
+        self.traced = []
         for p in self.places:
             p.calls = 0
         self.order.clear()
@@ -171,8 +175,8 @@ class ForwardWatch:
         if given is not None and not has_values(given):
             given = None
         measured = given if source is None and given is not None and given.is_floating_point() else None
-        row = place.buffer[place.row]
         new = output_row(out, place.function, measured)
+        row = place.row[: new.shape[0]]
         torch.maximum(row, new.to(row.device, non_blocking=True), out=row)
         self.outputs[id(out)] = (weakref.ref(out), index)
         if place.rectifies:
@@ -208,9 +212,9 @@ class ForwardWatch:
         for i, kind in self.notes.functional.items():
             self.places[i].functional = kind
 
-    def rows(self) -> tuple[list[int], list[Tensor]]:
-        """(numbers of the modules seen, tensors to transfer): buffers, then dead and never shares, then gates."""
-        buffers = [self.traced.get(id(b), b) for b in self.buffers()]
+    def to_transfer(self) -> tuple[list[int], list[Tensor]]:
+        """(numbers of the modules seen, tensors to transfer): rows, then dead and never shares, then gates."""
+        rows = self.traced or self.rows()
         dead = [i for i in self.order if self.places[i].last_active is not None]
         shares = []
         for i in dead:
@@ -219,19 +223,19 @@ class ForwardWatch:
                 shares.append((last <= self.samples - self.window).float().mean())
                 shares.append((last < 0).float().mean())
         gates = [g for i in self.gated() if (g := self.places[i].gates) is not None]
-        return dead, [*buffers, *([torch.stack(shares)] if shares else []), *([torch.stack(gates)] if gates else [])]
+        return dead, [*rows, *([torch.stack(shares)] if shares else []), *([torch.stack(gates)] if gates else [])]
 
     def gated(self) -> list[int]:
         return [i for i in self.order if self.places[i].gates is not None]
 
     def read(self, dead: list[int], numbers: list[float]) -> dict[int, LayerStats]:
         """LayerStats of the modules that ran, from the transferred numbers (which are taken off the list's front)."""
-        start: dict[int, int] = {}
-        offset = 0
-        for p in self.places:
-            if id(p.buffer) not in start:
-                start[id(p.buffer)] = offset
-                offset += p.buffer.numel()
+        start: dict[int, int] = {}  # of each module's row among the numbers
+        for device in dict.fromkeys(p.row.device for p in self.places):
+            for i, p in enumerate(self.places):
+                if p.row.device == device:
+                    start[i] = len(start) * WIDTH
+        offset = len(start) * WIDTH
         shares = dict(
             zip(
                 dead,
@@ -246,11 +250,9 @@ class ForwardWatch:
         gated = dict(zip(self.gated(), numbers[offset + 2 * len(dead) :], strict=False))
         full = self.samples + 1 >= self.window
         called = set(self.order)
-        traced = [
-            i
-            for i, p in enumerate(self.places)
-            if i not in called and numbers[start[id(p.buffer)] + p.row * WIDTH] != UNSEEN
-        ]
+        passed = {i for i in start if i not in called and numbers[start[i] + WIDTH - 1] != UNSEEN}
+        traced = [i for i in start if i not in called and (numbers[start[i]] != UNSEEN or i in passed)]
+        self.passed |= passed
         seen = sorted([*self.order, *traced]) if traced else self.order
         if traced:
             for i in seen:  # the order of definition stands in for the order of calls
@@ -258,7 +260,7 @@ class ForwardWatch:
         stats: dict[int, LayerStats] = {}
         for i in seen:
             p = self.places[i]
-            at = start[id(p.buffer)] + p.row * WIDTH
+            at = start[i]
             row = dict(zip(COLUMNS, numbers[at : at + WIDTH], strict=True))
             gate = gated.get(i)
             if row["rms"] == UNSEEN:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from neuraldbg.watch.measure import output_row
+from neuraldbg.watch.measure import output_row, traced_part
 
 if TYPE_CHECKING:
     from neuraldbg.watch.session import Session
@@ -77,18 +77,27 @@ class AfterCompiled(_Hook):
 
 
 class AfterForward(_Hook):
-    """Module forward hook. While a graph is traced it only writes one row of a preallocated tensor."""
+    """Module forward hook. While a graph is traced it only writes into the module's row, a preallocated tensor.
 
-    def __init__(self, session: Session, index: int, buffer: Tensor, row: int, function: str, rectifier: bool) -> None:
+    Each module has a row with memory of its own: with rows of one tensor the compiler makes a kernel for every module,
+    since each writes at another place, and takes twice as long.
+    """
+
+    def __init__(
+        self, session: Session, index: int, row: Tensor, function: str, rectifier: bool, passing: bool
+    ) -> None:
         super().__init__(session, index)
-        self.buffer, self.row, self.function, self.rectifier = buffer, row, function, rectifier
+        self.row, self.function, self.rectifier, self.passing = row, function, rectifier, passing
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if torch.compiler.is_compiling():
             out = output[0] if isinstance(output, tuple) else output
-            if isinstance(out, Tensor) and out.is_floating_point():
-                new = output_row(out, self.function, None, self.rectifier)
-                self.buffer[self.row].copy_(torch.maximum(self.buffer[self.row], new))
+            if self.passing:
+                self.row[-1:].fill_(1.0)
+            elif isinstance(out, Tensor) and out.is_floating_point():
+                new = output_row(traced_part(out), self.function, None, out if self.rectifier else None)
+                row = self.row[: new.shape[0]]
+                row.copy_(torch.maximum(row, new))
             return
         session = self.session()
         if session is not None:

@@ -15,13 +15,14 @@ COLUMNS = (
     "high",
     "mean",
     "spread",  # the largest of the calls: a module that varies in one call is not constant
+    "offset",
+    "-dead_now",
     "saturated",
     "-derivative",
     "-entropy",
     "inputs_high",
-    "offset",
     "inputs_rms",
-    "-dead_now",
+    "ran",  # 1 where a traced module that is not looked at has run
 )
 WIDTH = len(COLUMNS)
 UNSEEN = float("-inf")
@@ -29,6 +30,7 @@ UNSEEN = float("-inf")
 TANH_LIMIT = 0.99  # peers.md 4.2: the tail in which tanh's derivative is below 2 %
 SIGMOID_LIMIT = 0.01  # the same for the logistic function: below 4 % of its largest derivative
 ELEMENTS = 1 << 16  # that a share of saturated outputs is taken over: exact to 0.4 %
+TRACED = 1 << 14  # elements of a traced module's output on a CPU: a root mean square to 1 %, at a tenth of a pass
 ROWS = 4096  # rows of a tensor that per-unit statistics look at; more change a standard deviation by under 2 %
 
 
@@ -62,45 +64,44 @@ def rows_of(x: Tensor) -> Tensor:
     return rows
 
 
-def output_row(out: Tensor, function: str, inputs: Tensor | None, rectifier: bool = False) -> Tensor:
-    """The statistics of one call as a vector [len(COLUMNS)], float32.
+def output_row(out: Tensor, function: str, inputs: Tensor | None, rectified: Tensor | None = None) -> Tensor:
+    """The first statistics of `COLUMNS` of one call, as a float32 vector as long as the last that is measured.
 
     out: the module's output; function: the bounded function whose output this is ("tanh", "sigmoid", "softmax"),
     "tanh()" or "sigmoid()" where the function is applied after the module, or "". inputs: the call's input where it is
-    not the measured output of another module. rectifier: count the units that no sample of this call activates.
+    not the measured output of another module. rectified: count the units of this tensor that no sample activates.
     """
     x = as_float(out)
-    unseen = x.new_full((), UNSEEN)
     low, high = torch.aminmax(x)
     rms = torch.linalg.vector_norm(x) / x.numel() ** 0.5
     rows = rows_of(x)
-    spread = offset = inputs_high = inputs_rms = missing = unseen
+    known = {"rms": rms, "-low": -low, "high": high, "mean": x.mean()}
     if rows.shape[0] > 1:
         std, mean = moments(rows)
-        spread = std.mean() / rms.clamp_min(1e-30)
-        offset = (mean.abs() / std.clamp_min(1e-30)).mean()
-    saturated, derivative, entropy = bounded(x, function, unseen) if function else (unseen, unseen, unseen)
+        known["spread"] = std.mean() / rms.clamp_min(1e-30)
+        known["offset"] = (mean.abs() / std.clamp_min(1e-30)).mean()
+    if rectified is not None:
+        known["-dead_now"] = (rows_of(rectified.detach()).amax(0) > 0).float().mean() - 1
+    if function:
+        known.update(bounded(x, function))
     if inputs is not None and inputs.numel():
         given = as_float(inputs)
-        inputs_high = given.abs().amax()
-        inputs_rms = torch.linalg.vector_norm(given) / given.numel() ** 0.5
-    if rectifier:
-        missing = (rows.amax(0) > 0).float().mean() - 1
-    values = [
-        rms,
-        -low,
-        high,
-        x.mean(),
-        spread,
-        saturated,
-        derivative,
-        entropy,
-        inputs_high,
-        offset,
-        inputs_rms,
-        missing,
-    ]
-    return torch.stack([v.float() for v in values])
+        known["inputs_high"] = given.abs().amax()
+        known["inputs_rms"] = torch.linalg.vector_norm(given) / given.numel() ** 0.5
+    unseen = x.new_full((), UNSEEN)
+    columns = COLUMNS[: 1 + max(COLUMNS.index(name) for name in known)]
+    return torch.stack([known.get(name, unseen).float() for name in columns])
+
+
+def traced_part(out: Tensor) -> Tensor:
+    """What of an output is looked at inside a traced graph: whole samples, few of them on a CPU.
+
+    A graph takes these statistics at every step, sampled or not, and on a CPU each pass over a large output costs as
+    much as the operators around it. An accelerator reads it once, with the operator that makes it.
+    """
+    if out.device.type != "cpu" or out.dim() < 2 or out.numel() <= TRACED:
+        return out
+    return out[:: min(-(-out.numel() // TRACED), max(1, out.shape[0] // 2))]
 
 
 def moments(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -114,18 +115,19 @@ def moments(rows: Tensor) -> tuple[Tensor, Tensor]:
     return variance.clamp_min(0).sqrt(), mean + rows[0]
 
 
-def bounded(x: Tensor, function: str, unseen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(share at the limits, -mean f' / max f', -normalised entropy) of a bounded function's output."""
+def bounded(x: Tensor, function: str) -> dict[str, Tensor]:
+    """Of a bounded function's output: the share at the limits and -mean f' / max f', or -normalised entropy."""
     if function == "softmax":
-        return unseen, unseen, -row_entropy(x) if x.dim() and x.shape[-1] > 1 else unseen
+        return {"-entropy": -row_entropy(x)} if x.dim() and x.shape[-1] > 1 else {}
     if x.numel() > ELEMENTS:
         x = x.reshape(-1)[:: -(-x.numel() // ELEMENTS) | 1]
     if function.endswith("()"):
         x = torch.tanh(x) if function == "tanh()" else torch.sigmoid(x)
         function = function[:-2]
     if function == "tanh":
-        return (x.abs() > TANH_LIMIT).float().mean(), (x * x - 1).mean(), unseen
-    return (torch.abs(x - 0.5) > 0.5 - SIGMOID_LIMIT).float().mean(), (4 * x * (x - 1)).mean(), unseen
+        return {"saturated": (x.abs() > TANH_LIMIT).float().mean(), "-derivative": (x * x - 1).mean()}
+    share = (torch.abs(x - 0.5) > 0.5 - SIGMOID_LIMIT).float().mean()
+    return {"saturated": share, "-derivative": (4 * x * (x - 1)).mean()}
 
 
 def row_entropy(p: Tensor) -> Tensor:

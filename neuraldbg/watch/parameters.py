@@ -35,6 +35,7 @@ class Watched:
     ended: tuple[int, int] | None = None  # the same at the end of the last backward pass
     tainted: bool = False  # its gradient contains one that was consumed before
     carried: bool = False
+    usual: bool = False  # its gradient was a plain tensor when it was last looked at in full
     previous: Tensor | None = None
     start_rms: float | None = None
     gone: bool = False  # no longer part of its model
@@ -162,12 +163,18 @@ class ParameterWatch:
             w.grad_norm = None
         scalars = norms([g.detach() for _, g in found]) if found else []
         for (w, g), n in zip(found, scalars, strict=True):
-            w.grad_norm, w.ended = n, (id(g), g._version)
+            w.grad_norm, w.ended, w.usual = n, (id(g), g._version), type(g) is Tensor and is_measurable(g)
         return scalars
 
     def quick_norm(self) -> Tensor | None:
         """The global gradient norm alone (the cheap sentinel of steps that are not sampled)."""
-        grads = [g.detach() for _, p in self.trained() if (g := gradient_of(p)) is not None and g.numel()]
+        grads = []
+        for w, p in self.trained():
+            g = p.grad
+            if g is not None and not (w.usual and type(g) is Tensor):
+                g = gradient_of(p)
+            if g is not None and g.numel():
+                grads.append(g)
         return torch.linalg.vector_norm(torch.stack(norms(grads))) if grads else None
 
     # --- optimizers ----------------------------------------------------------------------------

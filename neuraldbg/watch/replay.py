@@ -67,7 +67,7 @@ class Replay:
         place = self.session.forward.places[index]
         if not self.enabled:
             return
-        self.device = place.buffer.device.type
+        self.device = place.row.device.type
         if self.device != HOST:
             return
         autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None

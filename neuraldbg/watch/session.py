@@ -284,7 +284,7 @@ class Session:
         if root is None:
             return
         traced = not self.clock.forwards  # the forward ran inside a graph, where no hook of ours can count
-        taken = self.forward.take() if traced else {}  # it belongs to the next step, if the open one is over
+        taken = self.forward.take() if traced else []  # it belongs to the next step, if the open one is over
         if traced:
             self._boundary()
         if not self.begun:
@@ -457,8 +457,6 @@ class Session:
                 closing.sampled(self)
             else:
                 closing.light(self)
-            if not self.forward.order:
-                self.forward.clear()  # a traced graph writes at every step
         self.governor.paid(self.level, self.spent - self.spent_before)
         self.parameters.reset_step()
         self.count += 1

@@ -11,6 +11,8 @@ from torch import nn
 from torch._dynamo.utils import counters
 from torch.nn import functional as F
 
+from neuraldbg.watch.measure import TRACED, traced_part
+
 
 @pytest.fixture(autouse=True)
 def _fresh():
@@ -117,6 +119,45 @@ def test_layers_and_gradients_are_seen_inside_the_graph_as_outside(wrap, recorde
     for a, b in zip(plain, traced_numbers, strict=True):
         for name in "01234":
             assert b[name] == pytest.approx(a[name], rel=1e-4)
+
+
+def test_a_norm_inside_a_graph_counts_as_run_but_its_output_is_left_to_the_compiler(recorded):
+    model = Conv()
+    called = torch.compile(model, backend="aot_eager", fullgraph=True)
+    dbg, records = recorded(called, cadence=1)
+    with dbg:
+        train(model, called)
+    facts = dbg.diagnose().facts
+    assert "body.1" not in records[-1].layers and {"body.0", "body.2", "head"} <= set(records[-1].layers)
+    assert facts.module("body.1").order is not None
+    assert any("the outputs of 1 norms and dropouts" in note for note in facts.coverage.notes)
+
+
+def test_an_eager_norm_is_looked_at(recorded):
+    model = Conv()
+    dbg, records = recorded(model, cadence=1)
+    with dbg:
+        train(model, model)
+    assert records[-1].layers["body.1"].rms > 0
+    assert not any("norms and dropouts" in note for note in dbg.diagnose().facts.coverage.notes)
+
+
+def test_of_a_large_output_inside_a_graph_some_samples_are_looked_at_on_a_cpu(recorded):
+    """The first and every k-th; the units of a rectifier are counted over all of them."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 1024), nn.ReLU(), nn.Linear(1024, 2))
+    x = torch.randn(64, 4)
+    dbg, records = recorded(model, cadence=1)
+    with dbg:
+        torch.compile(model, backend="aot_eager", fullgraph=True)(x).sum().backward()
+        dbg.record_loss(1.0)
+    with torch.no_grad():
+        whole = model[0](x)
+    apart = 64 * 1024 // TRACED
+    assert records[0].layers["0"].rms == pytest.approx(whole[::apart].pow(2).mean().sqrt().item(), rel=1e-5)
+    assert records[0].layers["1"].dead == pytest.approx((whole.amax(0) <= 0).float().mean().item(), abs=1e-6)
+    assert traced_part(torch.zeros(4, 8)).shape[0] == 4
+    assert traced_part(torch.zeros(2, 10**6)).shape[0] == 2, "a spread needs two samples"
 
 
 def test_the_coverage_says_that_the_model_is_compiled(recorded):
