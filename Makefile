@@ -8,7 +8,7 @@ JUDGE := ../shared/judge/judge.py
 CASES := ../shared/cases
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage docs test-services judge bench-overhead bench-memory bench-accuracy bench-peers calibrate wheel clean build up shell down test-docker
+.PHONY: help demo test check coverage docs test-services judge bench-overhead bench-memory bench-accuracy bench-compare bench-peers calibrate wheel clean build up shell down test-docker
 
 help:  ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,11 @@ bench-memory: $(READY)  ## What watching keeps in memory, over steps and modules
 
 bench-accuracy: $(READY)  ## Diagnoses on the labelled corpus; writes docs/benchmarks/accuracy.md (about half an hour).
 	$(BIN)/python -m benchmarks.accuracy $(ARGS)
+
+bench-compare: $(READY)  ## `neuraldbg compare` over 5,000 runs on MLflow with PostgreSQL; writes docs/benchmarks/compare.md.
+	sh tests/services.sh
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-services.lock
+	$(BIN)/python -m benchmarks.compare $(ARGS)
 
 bench-peers: $(READY)  ## Peers on the corpus's test split, each in its own environment; writes docs/benchmarks/peers.md.
 	$(BIN)/python -m benchmarks.peers $(ARGS)

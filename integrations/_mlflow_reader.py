@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from neuraldbg.sweep.rows import Row, value
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-PAGE = 500  # runs a request; memory holds one page of MLflow's own objects
+PAGE = 250  # runs a request; memory holds one page of MLflow's own objects, of a server two
 
 
 def read(experiment: str) -> Iterator[Row]:
@@ -48,14 +50,64 @@ def _experiment(client: MlflowClient, experiment: str) -> str:
 
 
 def _rows(client: MlflowClient, experiment: str, base: str) -> Iterator[Row]:
+    """Newest first. A server is asked from both ends at once: its work on a page is as long as ours on the answer."""
+    pages = _pages(client, experiment, "DESC")
+    first = next(pages)
+    for run in first.runs:
+        yield _row(run, base)
+    if first.is_last:
+        return
+    if base:
+        yield from _both_ends(first, pages, _pages(client, experiment, "ASC"), base)
+    else:
+        yield from (_row(run, base) for page in pages for run in page.runs)
+
+
+@dataclass(frozen=True)
+class _Page:
+    runs: Sequence[Run]
+    is_last: bool
+
+    @property
+    def edge(self) -> int | None:
+        """When the run started that the page ends with, in ms; every run beyond it was in a page before."""
+        return self.runs[-1].info.start_time if self.runs else None
+
+
+def _pages(client: MlflowClient, experiment: str, direction: str) -> Iterator[_Page]:
+    order = [f"attributes.start_time {direction}"]
     token: str | None = None
     while True:
-        page = client.search_runs([experiment], max_results=PAGE, page_token=token)
-        for run in page:
-            yield _row(run, base)
+        page = client.search_runs([experiment], order_by=order, max_results=PAGE, page_token=token)
         token = page.token
+        yield _Page(page, not token)
         if not token:
             return
+
+
+def _both_ends(first: _Page, newest: Iterator[_Page], oldest: Iterator[_Page], base: str) -> Iterator[Row]:
+    """What follows the first page, until the two directions meet; runs that both bring come once."""
+    seen = {run.info.run_id for run in first.runs}
+    edges: list[int | None] = [first.edge, None]
+    old: list[Row] = []
+    with ThreadPoolExecutor(2) as pool:
+        asked = {pool.submit(next, side): k for k, side in enumerate((newest, oldest))}
+        while asked:
+            for answer in wait(asked, return_when=FIRST_COMPLETED).done:
+                k = asked.pop(answer)
+                page = answer.result()
+                fresh = [_row(run, base) for run in page.runs if run.info.run_id not in seen]
+                seen.update(run.info.run_id for run in page.runs)
+                if k == 0:
+                    yield from fresh
+                else:
+                    old += fresh
+                edges[k] = page.edge
+                met = edges[0] is not None and edges[1] is not None and edges[0] < edges[1]
+                if page.is_last or met:
+                    yield from reversed(old)
+                    return
+                asked[pool.submit(next, (newest, oldest)[k])] = k
 
 
 def _row(run: Run, base: str) -> Row:

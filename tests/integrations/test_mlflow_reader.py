@@ -61,12 +61,23 @@ def test_what_autolog_wrote_comes_back_by_name_and_by_id() -> None:
     assert rows(f"mlflow:{run.info.experiment_id}") == [found, fine]
 
 
-def test_all_pages_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("server", ["", "http://tracking"])
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5, 8, 11])
+def test_each_run_comes_once_newest_first_in_one_direction_or_from_both_ends(
+    monkeypatch: pytest.MonkeyPatch, store: str, count: int, server: str
+) -> None:
+    """Runs that started in the same millisecond lie on the border of pages too."""
     monkeypatch.setattr(_mlflow_reader, "PAGE", 2)
-    for k in range(5):
-        mlflow.start_run(run_name=f"run {k}")
-        mlflow.end_run()
-    assert sorted(row.name for row in rows()) == [f"run {k}" for k in range(5)]
+    client = mlflow.MlflowClient(store)
+    (experiment,) = (e.experiment_id for e in client.search_experiments() if e.name == "test")
+    started = {
+        client.create_run(experiment, start_time=1000 + k // 3, run_name=f"run {k}").info.run_id: k // 3
+        for k in range(count)
+    }
+    found = list(_mlflow_reader._rows(client, experiment, server))
+    assert sorted(row.name for row in found) == sorted(f"run {k}" for k in range(count))
+    times = [started[row.where.removeprefix(server)] for row in found]
+    assert times == sorted(times, reverse=True)
 
 
 def test_rows_come_as_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
