@@ -4,6 +4,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 COMPOSE ?= docker compose
+JOBS ?= 2
+COVER ?=
 JUDGE := ../shared/judge/judge.py
 CASES := ../shared/cases
 
@@ -25,7 +27,7 @@ demo: $(READY)  ## Six trainings on handwritten digits, two healthy and four fai
 	$(BIN)/python examples/digits_sweep.py
 
 test: $(READY)  ## Every test that needs Python alone.
-	$(BIN)/python -m pytest -m "not services"
+	$(BIN)/python -m pytest -n $(JOBS) -m "not services" $(COVER)
 
 check: $(READY)  ## Format, lint, types, security.
 	$(BIN)/ruff format --check .
@@ -34,7 +36,7 @@ check: $(READY)  ## Format, lint, types, security.
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive neuraldbg integrations scripts
 
 coverage: $(READY)  ## The tests, and the share of the code that they run; fails below 60 %.
-	$(BIN)/python -m pytest -m "not services" --cov --cov-report=term
+	$(MAKE) test COVER="--cov --cov-report=term"
 
 test-services: $(READY)  ## Tests that need a browser, PostgreSQL or node; installs what is missing.
 	sh tests/services.sh
