@@ -52,7 +52,13 @@ def shown(cause: str) -> dict[str, str] | None:
         diagnosis = watched(job)
         right = diagnosis.top is not None and diagnosis.top.cause == cause
         if out is None or right:
-            out = {"training": job.name, "answer": diagnosis.top.cause if diagnosis.top else "", "text": str(diagnosis)}
+            top = diagnosis.top
+            out = {
+                "training": job.name,
+                "answer": top.cause if top else "",
+                "failure": top.failure_type if top else "",
+                "text": str(diagnosis),
+            }
         if right:
             break
     return out

@@ -109,11 +109,11 @@ def trainings() -> dict[str, dict[str, str]]:
     return found
 
 
-def training(cause: str, kept: Mapping[str, str]) -> Iterator[str]:
+def training(cause: str, kept: Mapping[str, str], heading: str = "A training that fails of it") -> Iterator[str]:
     """How to run a labelled training of a cause, and its verdict as it was printed."""
     yield from (
         "",
-        "## A training that fails of it",
+        f"## {heading}",
         "",
         f"`python -m benchmarks.causes {cause}`, in a checkout, says:",
     )
@@ -168,8 +168,8 @@ def cause_index(sources: Mapping[str, str]) -> str:
     return "\n".join(out) + "\n"
 
 
-def failure_page(failure: str, sources: Mapping[str, str]) -> str:
-    """A failure type: what it is, what is seen of it, which causes lead to it."""
+def failure_page(failure: str, sources: Mapping[str, str], kept: Mapping[str, Mapping[str, str]]) -> str:
+    """A failure type: what it is, what is seen of it, which causes lead to it, and a training that fails so."""
     text, kind, states = FAILURES[failure]
     seen = [(name, s) for name, s in SYMPTOMS.items() if s.event_type == kind and str(s.to_state) in states]
     causes = [cause for cause, source in sources.items() if failure in failure_types(source)]
@@ -180,6 +180,10 @@ def failure_page(failure: str, sources: Mapping[str, str]) -> str:
     out += ["", "## Causes", ""]
     out += [f"- [{escape(CAUSES.get(cause, cause))}](../causes/{cause}.md)" for cause in causes]
     out += ["", "## In code", "", "```python", f'dbg.explain_failure("{failure}")  # best first', "```"]
+    right = [cause for cause in causes if cause in kept and kept[cause]["answer"] == cause]
+    shown = next((cause for cause in right if kept[cause].get("failure") == failure), None)
+    if shown is not None:
+        out += training(shown, kept[shown], "A training that fails so")
     return "\n".join(out) + "\n"
 
 

@@ -22,7 +22,7 @@ def pages() -> dict[str, str]:
         f"causes/{cause}.md": cause_page(cause, source, fitted.knows(cause), shown.get(cause, []), kept.get(cause))
         for cause, source in sources.items()
     }
-    out |= {f"failures/{failure}.md": failure_page(failure, sources) for failure in FAILURE_TYPES}
+    out |= {f"failures/{failure}.md": failure_page(failure, sources, kept) for failure in FAILURE_TYPES}
     return out | {
         "causes/index.md": cause_index(sources),
         "failures/index.md": failure_index(),
