@@ -87,8 +87,10 @@ def _server() -> Iterator[Server]:
 
 
 @pytest.fixture(name="online")
-def _online(server: Server, tmp_path: Path) -> Callable[..., Any]:
+def _online(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """online(**options): a run on the loopback server; `seconds` bounds its finish, as a user may set it."""
+    monkeypatch.setenv("WANDB_BASE_URL", server.url)  # up to 0.29 a table asks this server's version, not the run's
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
 
     def online(seconds: float = 20.0, **options: Any) -> Any:
         settings = wandb.Settings(base_url=server.url, api_key=KEY, finish_timeout=seconds)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import wandb
 
 from neuraldbg.integrations.wandb import WandbSink
 from neuraldbg.report.json import from_json
@@ -52,7 +53,8 @@ def test_what_the_server_missed_arrives_with_a_later_sync(server: Server, online
         session(WandbSink(close_timeout=DEADLINE), between=lambda number: automatic(run, number))
     run.finish()
     server.fault = Fault()
-    elsewhere("-m", "wandb", "sync", "--no-skip-online", str(Path(run.dir).parent))
+    too = "--include-online" if wandb.__version__.startswith("0.28.") else "--no-skip-online"  # renamed in 0.29
+    elsewhere("-m", "wandb", "sync", too, str(Path(run.dir).parent))
     got = server.run(run.id)
     assert got.summary["neuraldbg_cause"] == "learning_rate_too_high"
     assert got.config["neuraldbg"]["verdict"] == "failed"
