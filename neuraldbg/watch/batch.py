@@ -18,6 +18,8 @@ ENTRIES = 4  # arguments of one call that are looked at
 
 def enter(session: Session, index: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """A model is called with these arguments."""
+    if not session.sampling and not loader.handed():
+        return
     entry = session.forward.places[index].name
     named = [(str(k), a) for k, a in enumerate(args)] + list(kwargs.items())
     for key, value in named[:ENTRIES]:

@@ -50,6 +50,11 @@ _flights: weakref.WeakKeyDictionary[Any, _Flight] = weakref.WeakKeyDictionary()
 _handed: deque[_Batch] = deque(maxlen=KEPT)
 
 
+def handed() -> bool:
+    """Whether a DataLoader has given a batch that is still known."""
+    return bool(_handed)
+
+
 def samples_of(x: Tensor) -> Sequence[int] | None:
     """Indices of the samples in this batch, in its order; None where that is not certain."""
     if not _handed or not x.dim():

@@ -127,9 +127,12 @@ class Replay:
 
     def optimizer_stepped(self, members: list[int]) -> None:
         """Weights have moved: a call of their model can no longer be repeated."""
-        models = {self.session.names.parameter_model[i] for i in members}
-        for call in self.calls:
-            call.moved = call.moved or self.session.forward.places[call.index].model in models
+        open_calls = [c for c in self.calls if not c.moved]
+        if open_calls:
+            session = self.session
+            models = set(map(session.names.parameter_model.__getitem__, members))
+            for call in open_calls:
+                call.moved = session.forward.places[call.index].model in models
 
     def step_ends(self, loss: float | Tensor | None) -> Culprit | None:
         """The culprit of this step; a loss that is not finite and was never sent backward is looked at now."""

@@ -458,7 +458,8 @@ class Session:
             else:
                 closing.light(self)
         self.governor.paid(self.level, self.spent - self.spent_before)
-        self.parameters.reset_step()
+        if self.sampling:
+            self.parameters.reset_step()
         self.count += 1
         self.clock.close()
         self._clear()
