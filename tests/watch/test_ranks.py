@@ -17,28 +17,28 @@ from neuraldbg.cli import app
 PROGRAM = Path(__file__).parent / "programs" / "ranks.py"
 
 
-def ended(folder: Path, *arguments: str) -> list[tuple[int, str, str]]:
-    """(exit status, stdout, stderr) of two ranks; the watched sessions leave their journals in folder/journals."""
+def ended(folder: Path, *arguments: str, world: int = 2) -> list[tuple[int, str, str]]:
+    """(exit status, stdout, stderr) of each rank; the watched sessions leave their journals in folder/journals."""
     store = folder / "store"
     environment = {**os.environ, "NEURALDBG_DIR": str(folder / "journals")}
     ranks = [
         subprocess.Popen(
-            [sys.executable, str(PROGRAM), str(rank), str(store), *arguments],
+            [sys.executable, str(PROGRAM), f"{rank}/{world}", str(store), *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env=environment,
         )
-        for rank in (0, 1)
+        for rank in range(world)
     ]
     said = [rank.communicate(timeout=120) for rank in ranks]
     return [(rank.returncode, *texts) for rank, texts in zip(ranks, said, strict=True)]
 
 
-def trained(folder: Path, *arguments: str) -> list[list[dict[str, Any]]]:
-    """[rank][bare, watched] of a training on two ranks."""
-    said = ended(folder, *arguments)
-    assert [code for code, _, _ in said] == [0, 0], said
+def trained(folder: Path, *arguments: str, world: int = 2) -> list[list[dict[str, Any]]]:
+    """[rank][bare, watched] of a training on these ranks."""
+    said = ended(folder, *arguments, world=world)
+    assert not any(code for code, _, _ in said), said
     return [json.loads(out.splitlines()[-1]) for _, out, _ in said]
 
 
@@ -89,6 +89,24 @@ def test_a_broken_batch_on_one_rank_is_named_by_that_rank_alone(tmp_path: Path, 
     told = merged(tmp_path)
     assert told["first"] == {"rank": 1, "step": 2, "cause": "nan_in_input", "layer": None, "local": True}
     assert (told["world"], told["missing"], told["stopped"]) == (2, [], {})
+
+
+def test_of_four_ranks_the_one_with_the_broken_batch_is_named_and_the_others_follow(tmp_path: Path) -> None:
+    ranks = trained(tmp_path, "ddp", "2", "nan", world=4)
+    assert all(same(bare, watched) for bare, watched in ranks)
+    told = merged(tmp_path)
+    assert told["first"] == {"rank": 1, "step": 2, "cause": "nan_in_input", "layer": None, "local": True}
+    assert (told["world"], told["missing"], told["stopped"]) == (4, [], {})
+    assert set(told["later"]) == {"0", "2", "3"}
+    assert min(told["later"].values()) >= 2
+
+
+def test_of_three_ranks_the_killed_one_is_named(tmp_path: Path) -> None:
+    said = ended(tmp_path, "after", "20", "kill", world=3)
+    assert said[1][0] == -9 and all(said[rank][0] for rank in (0, 2))  # the others' collective fails
+    told = merged(tmp_path)
+    assert told["world"] == 3 and "1" in told["stopped"]
+    assert 15 <= told["stopped"]["1"] <= 20
 
 
 def test_a_rank_that_was_killed_is_named_by_what_its_journal_has(tmp_path: Path) -> None:

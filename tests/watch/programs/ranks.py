@@ -1,6 +1,6 @@
 """One rank of a small training under DDP or FSDP2: trains bare and watched, prints what was seen as one line of JSON.
 
-    ranks.py RANK STORE {ddp,before,after} [STEP VALUE]
+    ranks.py RANK/WORLD STORE {ddp,before,after} [STEP VALUE]
 
 before, after: whether the session is entered before or after `fully_shard`. VALUE: what stands in the second rank's
 batch of that step; "kill" ends that rank there instead, where it is watched.
@@ -25,7 +25,6 @@ from torch.distributed.fsdp import fully_shard
 from neuraldbg import NeuralDbg
 from neuraldbg.record import RunFacts, StepRecord
 
-WORLD = 2
 STEPS = 4
 ROWS = 6
 
@@ -51,7 +50,9 @@ def rms(t: Tensor) -> float:
     return float(part(t).square().mean().sqrt())
 
 
-def train(stack: ExitStack, rank: int, how: str, watched: bool, fault: tuple[int, str] | None) -> dict[str, Any]:
+def train(
+    stack: ExitStack, rank: int, world: int, how: str, watched: bool, fault: tuple[int, str] | None
+) -> dict[str, Any]:
     torch.manual_seed(0)
     model: nn.Module = Net()
     records: list[StepRecord] = []
@@ -76,7 +77,7 @@ def train(stack: ExitStack, rank: int, how: str, watched: bool, fault: tuple[int
         dbg = enter(called)
     else:
         dbg = enter(model) if how == "before" else None
-        mesh = init_device_mesh("cpu", (WORLD,))
+        mesh = init_device_mesh("cpu", (world,))
         for child in model.children():
             fully_shard(child, mesh=mesh)
         fully_shard(model, mesh=mesh)
@@ -127,14 +128,15 @@ def train(stack: ExitStack, rank: int, how: str, watched: bool, fault: tuple[int
 
 
 def main() -> None:
-    rank, store, how = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    rank, world = map(int, sys.argv[1].split("/"))
+    store, how = sys.argv[2], sys.argv[3]
     fault = (int(sys.argv[4]), sys.argv[5]) if len(sys.argv) > 4 else None
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=WORLD)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
     done = []
     for watched in (False, True):
         with ExitStack() as stack:
-            done.append(train(stack, rank, how, watched, fault))
+            done.append(train(stack, rank, world, how, watched, fault))
     print(json.dumps(done))
     dist.destroy_process_group()
 
