@@ -34,8 +34,15 @@ def page_of(cause: str, known: dict[str, str]) -> str:
     return inspect.getdoc(importlib.import_module(known[cause])) or "This cause has no page."
 
 
+def completed(begun: str) -> list[str]:
+    """The causes that begin so, for the shell's completion."""
+    return [name for name in pages() if name.startswith(begun)]
+
+
 def explain(
-    cause: Annotated[str | None, typer.Argument(help="A cause; without one all causes are listed.")] = None,
+    cause: Annotated[
+        str | None, typer.Argument(help="A cause; without one all causes are listed.", autocompletion=completed)
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Explain a cause: what it is, how it looks, what speaks against it, what to do."""

@@ -39,3 +39,17 @@ def test_an_unknown_cause_is_an_error_that_lists_close_ones():
 def test_every_cause_that_is_listed_has_a_page():
     known = pages()
     assert all(len(page_of(cause, known)) > 100 for cause in known)
+
+
+def completions(monkeypatch, line):
+    """What the shell offers when the tab key is pressed at the end of this line, as bash asks for it."""
+    monkeypatch.setenv("_NEURALDBG_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split(" ")) - 1))
+    return CliRunner().invoke(cli.app, [], prog_name="neuraldbg").stdout.split()
+
+
+def test_the_shell_completes_commands_and_causes(monkeypatch):
+    assert completions(monkeypatch, "neuraldbg me") == ["merge"]
+    assert completions(monkeypatch, "neuraldbg explain nan_") == ["nan_in_input"]
+    assert completions(monkeypatch, "neuraldbg explain no_such_") == []
