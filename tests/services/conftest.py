@@ -36,7 +36,8 @@ def _experiment(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.url)
     before = mlflow.get_tracking_uri()
     mlflow.set_tracking_uri(server.url)
-    yield str(mlflow.set_experiment(request.node.name).experiment_id)
+    name = request.node.name.removeprefix("test_").replace("_", " ")
+    yield str(mlflow.set_experiment(name).experiment_id)
     autolog(disable=True)
     while mlflow.active_run() is not None:
         mlflow.end_run()
