@@ -27,6 +27,7 @@ MARGIN = 0.5  # seconds of close_timeout kept for what is not network
 class MlflowSink:
     """Writes into the active run, or into `run_id`; all writing is done by worker threads, with a client.
 
+    tracking_uri: of the server that has `run_id`; by default the one that MLflow is set to.
     create_run: "if_none" makes a run where none was active by the end, and ends it; "leave_open" does not end
     it; "never" makes none. exclusive: never write into a run that the user made. The other flags are those of
     `autolog`. The status of a run that it did not make is never touched.
@@ -36,6 +37,7 @@ class MlflowSink:
         self,
         *,
         run_id: str | None = None,
+        tracking_uri: str | None = None,
         create_run: str = "if_none",
         exclusive: bool = False,
         silent: bool = False,
@@ -55,7 +57,7 @@ class MlflowSink:
         self._exclusive = exclusive
         self._choice = Choice(log_tags, log_metrics, log_artifacts, log_description, dict(extra_tags or {}))
         given = run_id or os.environ.get("NEURALDBG_MLFLOW_RUN_ID") or None
-        self._binding = Binding(Target(mlflow.get_tracking_uri(), given))
+        self._binding = Binding(Target(tracking_uri or mlflow.get_tracking_uri(), given))
         self._spool_dir = spool_dir
         self._facts = RunFacts()
         self._folder: Path | None = None

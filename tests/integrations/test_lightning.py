@@ -1,0 +1,242 @@
+"""A fit of a real Lightning Trainer is watched as the same training in a plain loop is, and is the same to the bit."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import lightning
+import mlflow
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+from neuraldbg import NeuralDbg
+from neuraldbg.integrations.lightning import NeuralDbgCallback
+
+pytestmark = [  # Lightning's advice, and what it still calls of torch
+    pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),
+    pytest.mark.filterwarnings("ignore:.*LeafSpec"),
+    pytest.mark.filterwarnings("ignore:.*treespec"),
+]
+BATCHES = 24
+
+
+class Points:
+    """A sink that keeps the numbers of each step."""
+
+    def __init__(self) -> None:
+        self.steps: dict[int, dict[str, float]] = {}
+        self.diagnosis: Any = None
+
+    def open(self, facts: Any) -> None: ...
+    def facts(self, update: Any) -> None: ...
+    def event(self, event: Any) -> None: ...
+
+    def points(self, step: int, values: dict[str, float]) -> None:
+        self.steps[step] = values
+
+    def close(self, diagnosis: Any) -> None:
+        self.diagnosis = diagnosis
+
+
+class Net(lightning.LightningModule):
+    """rate: of SGD. told: norm of the gradient after each backward pass, before it is clipped."""
+
+    def __init__(self, rate: float = 0.05, fails_at: int | None = None) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
+        self.rate, self.fails_at = rate, fails_at
+        self.told: list[float] = []
+        self.backwards = 0
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        if batch_idx == self.fails_at:
+            raise ValueError("a batch that the user did not expect")
+        x, y = batch
+        return F.cross_entropy(self.body(x), y)
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        x, y = batch
+        self.log("val", F.cross_entropy(self.body(x), y))
+
+    def on_after_backward(self) -> None:
+        self.backwards += 1
+        self.told.append(math.sqrt(sum(float(p.grad.square().sum()) for p in self.parameters() if p.grad is not None)))
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), self.rate)
+
+
+def loader(broken_at: int | None = None) -> DataLoader[Any]:
+    g = torch.Generator().manual_seed(1)
+    x = torch.randn(8 * BATCHES, 6, generator=g)
+    y = (x[:, 0] > 0).long() + (x[:, 1] > 1).long()
+    if broken_at is not None:
+        x[8 * broken_at + 3, 2] = math.nan
+    return DataLoader(TensorDataset(x, y), batch_size=8)
+
+
+def fit(module: Net, data: DataLoader[Any], *callbacks: Any, val: Any = None, **arguments: Any) -> lightning.Trainer:
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
+    trainer = lightning.Trainer(
+        accelerator="cpu", max_epochs=1, callbacks=list(callbacks), **{"logger": False, **quiet, **arguments}
+    )
+    trainer.fit(module, data, val)
+    return trainer
+
+
+def watcher(**arguments: Any) -> tuple[NeuralDbgCallback, Points]:
+    points = Points()
+    return NeuralDbgCallback(sinks=[points], show=False, **arguments), points
+
+
+def test_steps_losses_and_norms_are_those_of_the_module_before_clipping() -> None:
+    module, (callback, points) = Net(), watcher()
+    fit(module, loader(), callback, gradient_clip_val=0.01)
+    assert callback.diagnosis is not None and callback.diagnosis.steps == BATCHES
+    assert [points.steps[k]["gradient_norm"] for k in range(BATCHES)] == pytest.approx(module.told, rel=1e-5)
+    assert min(module.told) > 0.01
+
+
+def test_micro_batches_of_an_accumulation_make_one_step_whose_loss_is_not_divided() -> None:
+    module, (callback, points) = Net(), watcher()
+    fit(module, loader(), callback, accumulate_grad_batches=4)
+    assert callback.diagnosis is not None and callback.diagnosis.steps == BATCHES / 4
+    assert module.backwards == BATCHES
+    assert [points.steps[k]["gradient_norm"] for k in range(6)] == pytest.approx(module.told[3::4], rel=1e-5)
+    assert all(points.steps[k]["rows"] == 8 * 4 for k in range(6))
+    assert points.steps[0]["loss"] == pytest.approx(math.log(3), rel=0.3), "a quarter of it would be 0.27"
+
+
+def test_validation_and_the_sanity_check_are_no_training() -> None:
+    both = []
+    for val in (None, loader()):
+        callback, points = watcher()
+        fit(Net(), loader(), callback, val=val, val_check_interval=6, num_sanity_val_steps=2)
+        assert callback.diagnosis is not None
+        both.append((callback.diagnosis.steps, points.steps))
+    assert both[0] == both[1]
+
+
+def test_the_watched_fit_equals_the_bare_one_to_the_bit() -> None:
+    bare, watched = Net(), Net()
+    fit(bare, loader(), gradient_clip_val=0.5, accumulate_grad_batches=2)
+    fit(watched, loader(), watcher()[0], gradient_clip_val=0.5, accumulate_grad_batches=2)
+    assert bare.told == watched.told
+    assert all(torch.equal(a, b) for a, b in zip(bare.parameters(), watched.parameters(), strict=True))
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in watched.modules())
+
+
+@pytest.mark.parametrize(("rate", "broken_at"), [(0.05, None), (1e4, None), (0.05, 9)])
+def test_the_diagnosis_is_that_of_a_plain_loop(rate: float, broken_at: int | None) -> None:
+    callback, _ = watcher()
+    fit(Net(rate), loader(broken_at), callback)
+    plain = Net(rate)
+    optimizer = plain.configure_optimizers()
+    with NeuralDbg(plain) as dbg:
+        for k, batch in enumerate(loader(broken_at)):
+            optimizer.zero_grad()
+            plain.training_step(batch, k).backward()
+            optimizer.step()
+    both = [callback.diagnosis, dbg.diagnose()]
+    told = [(d.verdict, d.top and (d.top.cause, d.top.layer_name, d.top.step)) for d in both if d is not None]
+    assert told[0] == told[1]
+    if broken_at is not None:
+        assert told[0][1] == ("nan_in_input", None, 9)
+
+
+def test_an_exception_of_the_users_passes_and_its_diagnosis_is_kept() -> None:
+    callback, points = watcher()
+    with pytest.raises(ValueError, match="the user did not expect"):
+        fit(Net(fails_at=5), loader(), callback)
+    assert callback.diagnosis is not None and callback.diagnosis.steps == 5
+    assert callback.diagnosis.facts.exception == "ValueError"
+    assert points.diagnosis is not None
+
+
+def test_an_error_of_ours_is_logged_and_the_fit_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("NEURALDBG_STRICT")
+    module = Net()
+    fit(module, loader(), NeuralDbgCallback(sinks=[], on_failure=7))
+    assert module.backwards == BATCHES
+    assert "stopped watching this fit" in caplog.text and "on_failure" in caplog.text
+
+
+def test_each_fit_is_a_session_of_its_own_and_a_copied_callback_watches_nothing() -> None:
+    callback, _ = watcher()
+    fit(Net(), loader(), callback)
+    first = callback.dbg
+    assert copy.deepcopy(callback).diagnosis is None
+    fit(Net(1e4), loader(), callback)
+    assert first is not None and callback.dbg is not first
+    assert [str(d.diagnose().verdict) for d in (first, callback.dbg) if d is not None] == ["healthy", "failed"]
+
+
+def test_on_failure_stop_ends_the_fit() -> None:
+    module = Net()
+    trainer = fit(module, loader(broken_at=9), watcher(on_failure="stop")[0])
+    assert trainer.global_step < BATCHES and module.backwards < BATCHES
+
+
+class Pair(Net):
+    """Two optimizers by hand, one after the other, as in a GAN."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.other = nn.Linear(6, 3)
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:
+        x, y = batch
+        for optimizer, part in zip(self.optimizers(), (self.body, self.other), strict=True):
+            optimizer.zero_grad()
+            self.manual_backward(F.cross_entropy(part(x), y))
+            optimizer.step()
+
+    def configure_optimizers(self) -> Any:
+        return [torch.optim.SGD(part.parameters(), 0.05) for part in (self.body, self.other)]
+
+
+def test_optimizers_stepped_by_hand_make_one_step_together() -> None:
+    callback, _ = watcher()
+    trainer = fit(Pair(), loader(), callback)
+    assert trainer.global_step == 2 * BATCHES
+    assert callback.diagnosis is not None and callback.diagnosis.steps == BATCHES
+
+
+def test_the_verdict_lies_in_the_run_of_the_trainers_mlflow_logger(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/t.db"
+    logger = lightning.pytorch.loggers.MLFlowLogger("e", tracking_uri=uri, artifact_location=f"file://{tmp_path}/a")
+    fit(Net(), loader(broken_at=9), NeuralDbgCallback(show=False), logger=logger)
+    assert mlflow.active_run() is None
+    tags = mlflow.MlflowClient(uri).get_run(str(logger.run_id)).data.tags
+    assert tags["neuraldbg.verdict"] == "failed" and tags["neuraldbg.cause"] == "nan_in_input"
+
+
+def test_a_fit_that_was_not_healthy_is_told_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    fit(Net(), loader(), NeuralDbgCallback(sinks=[]))
+    assert "NaN" not in capsys.readouterr().out
+    fit(Net(), loader(broken_at=9), NeuralDbgCallback(sinks=[]))
+    assert "FAILED: NaN values detected" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("value", "count"), [("1", 1), ("", 0)])
+def test_the_environment_gives_every_trainer_a_callback(value: str, count: int) -> None:
+    code = (
+        "import lightning; t = lightning.Trainer(accelerator='cpu', logger=False, enable_checkpointing=False);"
+        "print(sum(type(c).__name__ == 'NeuralDbgCallback' for c in t.callbacks))"
+    )
+    env = {**os.environ, "NEURALDBG": value}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=120)
+    assert done.stdout.split()[-1] == str(count), done.stderr

@@ -1,0 +1,271 @@
+"""A training of the real Trainer, and a loop with accelerate, are watched as a plain loop is, and equal to the bit."""
+
+from __future__ import annotations
+
+import copy
+import math
+from pathlib import Path
+from typing import Any
+
+import accelerate
+import mlflow
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, Dataset
+from transformers import Trainer, TrainerCallback, TrainingArguments
+
+from neuraldbg import NeuralDbg
+from neuraldbg.integrations.transformers import NeuralDbgCallback
+
+ROWS, BATCH = 192, 8
+STEPS = ROWS // BATCH
+
+
+class Points:
+    """A sink that keeps the numbers of each step."""
+
+    def __init__(self) -> None:
+        self.steps: dict[int, dict[str, float]] = {}
+        self.diagnosis: Any = None
+
+    def open(self, facts: Any) -> None: ...
+    def facts(self, update: Any) -> None: ...
+    def event(self, event: Any) -> None: ...
+
+    def points(self, step: int, values: dict[str, float]) -> None:
+        self.steps[step] = values
+
+    def close(self, diagnosis: Any) -> None:
+        self.diagnosis = diagnosis
+
+
+class Net(nn.Module):
+    """A model as Trainer takes it: it gives its loss. told: norms of the gradient after each backward pass."""
+
+    def __init__(self, fails_at: int | None = None) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
+        self.fails_at, self.calls = fails_at, 0
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+        self.calls += self.training
+        if self.calls == self.fails_at:
+            raise ValueError("a batch that the user did not expect")
+        out = self.body(x)
+        return {"loss": F.cross_entropy(out, labels), "logits": out}
+
+
+class Rows(Dataset[dict[str, torch.Tensor]]):
+    def __init__(self, broken: int | None = None) -> None:
+        g = torch.Generator().manual_seed(1)
+        self.x = torch.randn(ROWS, 6, generator=g)
+        self.y = (self.x[:, 0] > 0).long() + (self.x[:, 1] > 1).long()
+        if broken is not None:
+            self.x[BATCH * broken + 3, 2] = math.nan
+
+    def __len__(self) -> int:
+        return ROWS
+
+    def __getitem__(self, k: int) -> dict[str, torch.Tensor]:
+        return {"x": self.x[k], "labels": self.y[k]}
+
+
+class InOrder(Trainer):
+    """The batches come in the data's order, so that a plain loop can have the same."""
+
+    def _get_train_sampler(self, *_: Any) -> Any:
+        return torch.utils.data.SequentialSampler(range(ROWS))
+
+
+class Norms(TrainerCallback):
+    """Trainer's own figure: the norm before it clipped."""
+
+    def __init__(self) -> None:
+        self.logged: list[dict[str, float]] = []
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        self.logged.append(dict(logs))
+
+
+def train(folder: Path, model: Net, data: Rows, *callbacks: Any, **arguments: Any) -> Norms:
+    norms = Norms()
+    given = {
+        "output_dir": str(folder / "out"),
+        "per_device_train_batch_size": BATCH,
+        "num_train_epochs": 1,
+        "report_to": "none",
+        "use_cpu": True,
+        "logging_steps": 1,
+        "disable_tqdm": True,
+        "save_strategy": "no",
+        "optim": "sgd",
+        "learning_rate": 0.05,
+        "lr_scheduler_type": "constant",
+        "max_grad_norm": 0.0,
+        "dataloader_pin_memory": False,
+    }
+    InOrder(
+        model=model,
+        args=TrainingArguments(**{**given, **arguments}),
+        train_dataset=data,
+        eval_dataset=Rows(),
+        callbacks=[*callbacks, norms],
+    ).train()
+    return norms
+
+
+def watcher(**arguments: Any) -> tuple[NeuralDbgCallback, Points]:
+    points = Points()
+    return NeuralDbgCallback(sinks=[points], show=False, **arguments), points
+
+
+def test_steps_and_norms_are_those_of_the_trainer_before_clipping(tmp_path: Path) -> None:
+    callback, points = watcher()
+    norms = train(tmp_path, Net(), Rows(), callback, max_grad_norm=0.01)
+    assert callback.diagnosis is not None and callback.diagnosis.steps == STEPS
+    logged = [float(line["grad_norm"]) for line in norms.logged if "grad_norm" in line]
+    assert [points.steps[k]["gradient_norm"] for k in range(STEPS)] == pytest.approx(logged, rel=1e-4)
+    assert min(logged) > 0.01
+
+
+def test_micro_batches_of_an_accumulation_make_one_step_whose_loss_is_not_divided(tmp_path: Path) -> None:
+    callback, points = watcher()
+    model = Net()
+    norms = train(tmp_path, model, Rows(), callback, gradient_accumulation_steps=4, max_grad_norm=0.01)
+    assert callback.diagnosis is not None and callback.diagnosis.steps == STEPS / 4
+    assert model.calls == STEPS
+    logged = [float(line["grad_norm"]) for line in norms.logged if "grad_norm" in line]
+    assert [points.steps[k]["gradient_norm"] for k in range(STEPS // 4)] == pytest.approx(logged, rel=1e-4)
+    assert all(points.steps[k]["rows"] == BATCH * 4 for k in range(STEPS // 4))
+    assert points.steps[0]["loss"] == pytest.approx(math.log(3), rel=0.3), "a quarter of it would be 0.27"
+
+
+def test_an_evaluation_is_no_training(tmp_path: Path) -> None:
+    both = []
+    for how in ({}, {"eval_strategy": "steps", "eval_steps": 6}):
+        callback, points = watcher()
+        train(tmp_path, Net(), Rows(), callback, **how)
+        assert callback.diagnosis is not None
+        both.append((callback.diagnosis.steps, points.steps))
+    assert both[0] == both[1]
+
+
+def test_the_watched_training_equals_the_bare_one_to_the_bit(tmp_path: Path) -> None:
+    bare, watched = Net(), Net()
+    train(tmp_path, bare, Rows(), max_grad_norm=0.5, gradient_accumulation_steps=2)
+    train(tmp_path, watched, Rows(), watcher()[0], max_grad_norm=0.5, gradient_accumulation_steps=2)
+    assert all(torch.equal(a, b) for a, b in zip(bare.parameters(), watched.parameters(), strict=True))
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in watched.modules())
+
+
+@pytest.mark.parametrize(("rate", "broken"), [(0.05, None), (1e4, None), (0.05, 9)])
+def test_the_diagnosis_is_that_of_a_plain_loop(tmp_path: Path, rate: float, broken: int | None) -> None:
+    callback, _ = watcher()
+    train(tmp_path, Net(), Rows(broken), callback, learning_rate=rate)
+    plain = Net()
+    optimizer = torch.optim.SGD(plain.parameters(), rate)
+    with NeuralDbg(plain) as dbg:
+        for batch in DataLoader(Rows(broken), BATCH):
+            optimizer.zero_grad()
+            plain(**batch)["loss"].backward()
+            optimizer.step()
+    both = [callback.diagnosis, dbg.diagnose()]
+    told = [(d.verdict, d.top and (d.top.cause, d.top.layer_name, d.top.step)) for d in both if d is not None]
+    assert told[0] == told[1]
+    if broken is not None:
+        assert told[0][1] == ("nan_in_input", None, 9)
+
+
+def test_a_loss_of_zero_in_the_log_is_told_as_the_nan_that_it_hides(tmp_path: Path) -> None:
+    """`logging_nan_inf_filter` is on by default: the log says 0.0, or the loss before."""
+    callback, points = watcher()
+    norms = train(tmp_path, Net(), Rows(broken=9), callback)
+    logged = [line["loss"] for line in norms.logged if "loss" in line]
+    assert all(math.isfinite(float(value)) for value in logged)
+    assert callback.diagnosis is not None and callback.diagnosis.top is not None
+    assert (callback.diagnosis.top.cause, callback.diagnosis.top.step) == ("nan_in_input", 9)
+    assert "loss" not in points.steps[9], "a number that is not finite is no point of a curve"
+    assert any(e.symptom == "loss_nonfinite" and e.step == 9 for e in callback.diagnosis.events)
+
+
+def test_an_exception_of_the_users_passes_and_its_diagnosis_is_kept(tmp_path: Path) -> None:
+    callback, points = watcher()
+    with pytest.raises(ValueError, match="the user did not expect"):
+        train(tmp_path, Net(fails_at=6), Rows(), callback)
+    assert points.diagnosis is None
+    assert callback.diagnosis is not None and callback.diagnosis.steps == 6  # the last was begun
+    assert str(callback.diagnosis.verdict) != "running" and points.diagnosis is callback.diagnosis
+
+
+def test_an_error_of_ours_is_logged_and_the_training_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("NEURALDBG_STRICT")
+    model = Net()
+    train(tmp_path, model, Rows(), NeuralDbgCallback(sinks=[], on_failure=7))
+    assert model.calls == STEPS
+    assert "stopped watching this training" in caplog.text and "on_failure" in caplog.text
+
+
+def test_each_training_is_a_session_of_its_own_and_a_copied_callback_watches_nothing(tmp_path: Path) -> None:
+    callback, _ = watcher()
+    train(tmp_path, Net(), Rows(), callback)
+    first = callback.dbg
+    assert copy.deepcopy(callback).diagnosis is None
+    train(tmp_path, Net(), Rows(), callback, learning_rate=1e4)
+    assert first is not None and callback.dbg is not first
+    assert [str(d.diagnose().verdict) for d in (first, callback.dbg) if d is not None] == ["healthy", "failed"]
+
+
+def test_on_failure_stop_ends_the_training(tmp_path: Path) -> None:
+    model = Net()
+    train(tmp_path, model, Rows(broken=9), watcher(on_failure="stop")[0])
+    assert model.calls < STEPS
+
+
+def test_the_verdict_lies_in_the_run_of_the_trainers_mlflow_callback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = f"sqlite:///{tmp_path}/t.db"
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "e")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    mlflow.set_tracking_uri(uri)
+    mlflow.create_experiment("e", f"file://{tmp_path}/a")
+    try:
+        train(tmp_path, Net(), Rows(broken=9), NeuralDbgCallback(show=False), report_to="mlflow")
+    finally:
+        mlflow.end_run()
+        mlflow.set_tracking_uri("")
+    (run,) = mlflow.MlflowClient(uri).search_runs(["1"])
+    assert run.data.tags["neuraldbg.verdict"] == "failed" and run.data.tags["neuraldbg.cause"] == "nan_in_input"
+    assert "grad_norm" in run.data.metrics, "the run is the one that Trainer reported into"
+
+
+def test_a_training_that_was_not_healthy_is_told_on_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(tmp_path, Net(), Rows(broken=9), NeuralDbgCallback(sinks=[]))
+    assert "FAILED: NaN values detected" in capsys.readouterr().out
+
+
+def test_a_loop_with_accelerate_is_watched_without_a_callback() -> None:
+    told, points = [], Points()
+    accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=4)
+    model = Net()
+    prepared, optimizer, loader = accelerator.prepare(
+        model, torch.optim.SGD(model.parameters(), 0.05), DataLoader(Rows(), BATCH)
+    )
+    with NeuralDbg(prepared, sinks=[points]) as dbg:
+        for batch in loader:
+            with accelerator.accumulate(prepared):
+                accelerator.backward(prepared(**batch)["loss"])
+                if accelerator.sync_gradients:
+                    told.append(float(accelerator.clip_grad_norm_(prepared.parameters(), 0.01)))
+                optimizer.step()
+                optimizer.zero_grad()
+    assert dbg.diagnose().steps == STEPS / 4 == len(told)
+    assert [points.steps[k]["gradient_norm"] for k in range(len(told))] == pytest.approx(told, rel=1e-4)
+    assert points.steps[0]["loss"] == pytest.approx(math.log(3), rel=0.3)
