@@ -17,7 +17,8 @@ from neuraldbg.commands._common import Json, fail
 from neuraldbg.record import RunFacts
 
 PACKAGES = ("torch", "numpy", "networkx", "pydantic-settings", "jinja2", "typer", "rich")
-EXTRAS = ("mlflow", "wandb", "lightning", "transformers", "optuna", "scikit-learn")
+TRACKERS = ("mlflow", "wandb")
+FRAMEWORKS = ("lightning", "transformers", "accelerate", "optuna", "skorch", "pytorch-ignite", "hydra-core")
 MOST_ROWS = 80  # of modules, in the table
 
 broken: list[str] = []  # entry points that did not load, in words
@@ -54,7 +55,7 @@ def doctor(
         "python": platform.python_version(),
         "system": platform.platform(),
     }
-    found |= {name: installed(name) for name in (*PACKAGES, *EXTRAS)}
+    found |= {name: installed(name) for name in (*PACKAGES, *TRACKERS, *FRAMEWORKS, "scikit-learn")}
     problems = [f"{name} is missing: pip install {name}" for name in PACKAGES if found[name] is None]
     settings: dict[str, Any] = {}
     try:

@@ -1,10 +1,12 @@
 """`neuraldbg doctor`: versions, settings, and what does not load."""
 
 import json
+from importlib.metadata import distributions
 
 from typer.testing import CliRunner
 
 from neuraldbg import __version__, cli
+from neuraldbg.commands import doctor
 
 
 def run(*arguments):
@@ -16,6 +18,21 @@ def test_doctor_lists_versions_and_settings():
     assert told["versions"]["neuraldbg"] == __version__ and told["versions"]["torch"]
     assert told["settings"]["dense_steps"] >= 1 and told["problems"] == []
     assert "settings: dense_steps" in run("doctor").stdout
+
+
+def test_doctor_says_which_trackers_and_frameworks_are_installed():
+    told = json.loads(run("doctor", "--json").stdout)["versions"]
+    there = {found.metadata["Name"]: found.version for found in distributions()}
+    for package in (*doctor.TRACKERS, *doctor.FRAMEWORKS):
+        assert told[package] == there.get(package), package
+
+
+def test_a_framework_that_is_missing_is_no_problem(monkeypatch):
+    monkeypatch.setattr(doctor, "FRAMEWORKS", ("no-such-framework",))
+    done = run("doctor")
+    assert done.exit_code == 0
+    row = next(line for line in done.stdout.splitlines() if line.startswith("no-such-framework"))
+    assert row.split(maxsplit=1)[1].strip() == "not installed (optional)"
 
 
 def test_doctor_tells_settings_that_are_not_valid(monkeypatch):
