@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from dataclasses import dataclass
 
@@ -40,7 +41,7 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
     if not ratios:
         return state, []
     cosines = state.cosines
-    if record.cosine is not None and len(cosines) < POINTS:
+    if record.cosine is not None and math.isfinite(record.cosine) and len(cosines) < POINTS:  # gradients may overflow
         cosines = (*cosines, record.cosine)
     first = record.step if state.count == 0 else state.first
     return State(state.total + statistics.median(ratios), state.count + 1, first, record.step, cosines), []

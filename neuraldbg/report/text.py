@@ -61,7 +61,7 @@ def lines(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     out = [(str(diagnosis.verdict).upper(), headline(diagnosis))]
     top = shown_hypothesis(diagnosis)
     if top:
-        out.append(("Confidence", confidence(top)))
+        out.append(("Confidence", _sure(top)))
         against = listed(map(evidence, top.evidence_against), 1)
         said = listed(map(evidence, top.evidence), 3) or "none recorded"
         out.append(("Evidence", f"{said}. Against it: {against}" if against else said))
@@ -77,6 +77,12 @@ def lines(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     return out
 
 
+def _sure(top: CausalHypothesis) -> str:
+    """How sure, of which cause by its name, and where more is said of it."""
+    cause = clean(top.cause, 100)
+    return f"{confidence(top)} in {cause}; more on it: neuraldbg explain {cause}" if cause else confidence(top)
+
+
 def _place(name: str | None) -> str:
     return f" in {layer(name)}" if name is not None else ""
 
@@ -89,7 +95,7 @@ def further(diagnosis: Diagnosis) -> tuple[CausalHypothesis, ...]:
 def summary(diagnosis: Diagnosis) -> str:
     """The verdict as plain text: at most six lines, and on a failed run one more for each further hypothesis."""
     out = [f"{heading}: {text}" for heading, text in lines(diagnosis)]
-    out += [f"Also possible: {clean(h, 600)}" for h in further(diagnosis)]
+    out += [f"Also possible: {clean(h, 600)} [{clean(h.cause, 100)}]" for h in further(diagnosis)]
     return "\n".join(out)
 
 

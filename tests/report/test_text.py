@@ -51,7 +51,17 @@ def test_a_failed_verdict_is_six_lines_and_one_for_each_further_hypothesis(faile
     ]
     assert said[0] == f"FAILED: {failed.top.description}"
     assert said[5].endswith("Not looked at: 5 of 40 steps were not sampled")
-    assert said[6] == f"Also possible: {failed.hypotheses[1]}"
+    assert said[6] == f"Also possible: {failed.hypotheses[1]} [{failed.hypotheses[1].cause}]"
+
+
+def test_the_verdict_names_its_cause_as_the_command_that_explains_it_takes_it(failed):
+    sure = next(line for line in summary(failed).splitlines() if line.startswith("Confidence: "))
+    command = sure.rpartition("more on it: neuraldbg ")[2].split()
+    assert command == ["explain", failed.top.cause]
+
+
+def test_a_healthy_run_has_no_cause_to_name(healthy):
+    assert "neuraldbg explain" not in summary(healthy)
 
 
 def test_a_failed_run_without_a_hypothesis_admits_it_and_names_the_exception(failed):
