@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ._content import shown
 from ._missing import missing
 
 try:
@@ -39,7 +40,6 @@ HYPER_PARAMETERS = frozenset(
     {
         # of the optimizer: rate, schedule, decay, batch
         "batch_too_small",
-        "clipping_misses_parameters",
         "learning_rate_too_high",
         "learning_rate_too_low",
         "schedule_jump",
@@ -74,8 +74,12 @@ known: such a trial says nothing of its hyper-parameters, and a sampler must not
 def watch(trial: optuna.Trial, model: Any, *, end_failing: bool = False, **settings: Any) -> Iterator[NeuralDbg]:
     """A `NeuralDbg` session of this trial, whose diagnosis ends up in the trial's user attributes.
 
-    end_failing: end a trial that cannot recover, as `end` says. settings: those of `NeuralDbg`, sinks too.
+    model: what `NeuralDbg` takes. end_failing: end a trial that cannot recover (weights or losses that stay
+    non-finite), as `end` says. settings: those of `NeuralDbg`, sinks too. Raises ValueError for `end_failing` with
+    an `on_failure` of your own.
     """
+    if end_failing and settings.get("on_failure") is not None:
+        raise ValueError(f"end_failing=True and on_failure={settings['on_failure']!r} exclude each other; give one")
     if end_failing:
         settings["on_failure"] = "raise"
     failed: TrainingFailed | None = None
@@ -88,14 +92,18 @@ def watch(trial: optuna.Trial, model: Any, *, end_failing: bool = False, **setti
             raise
         failed = error
     finally:
-        note(trial, dbg.diagnose())
+        if dbg.settings.enabled:
+            note(trial, dbg.diagnose())
     if failed is not None:
         end(failed.diagnosis)
 
 
 def note(trial: optuna.Trial, diagnosis: Diagnosis) -> None:
-    """Write verdict, cause, layer, step and confidence into the trial's user attributes, as `neuraldbg.verdict` etc."""
-    top = diagnosis.top
+    """Write verdict, cause, layer, step and confidence into the trial's user attributes, as `neuraldbg.verdict` etc.
+
+    A healthy trial has the verdict alone. Where the study's storage is away, a warning is logged and nothing raised.
+    """
+    top = shown(diagnosis)
     values: dict[str, Any] = {"verdict": str(diagnosis.verdict)}
     if top is not None:
         values |= {
@@ -115,7 +123,10 @@ def note(trial: optuna.Trial, diagnosis: Diagnosis) -> None:
 
 
 def end(diagnosis: Diagnosis) -> None:
-    """Raise what ends a failed trial: TrialPruned where hyper-parameters are the cause, else `TrainingFailed`."""
+    """Raise what ends a failed trial: TrialPruned where hyper-parameters are the cause, else `TrainingFailed`.
+
+    It fits `on_failure` too, for a session of your own: `NeuralDbg(model, on_failure=end)`.
+    """
     cause = diagnosis.top.cause if diagnosis.top is not None else "unknown"
     if cause in HYPER_PARAMETERS:
         raise optuna.TrialPruned(str(diagnosis.top))

@@ -12,9 +12,9 @@ from optuna.trial import TrialState
 from torch import nn
 from torch.nn import functional as F
 
-from neuraldbg import TrainingFailed
+from neuraldbg import NeuralDbg, TrainingFailed
 from neuraldbg.commands.explain import pages
-from neuraldbg.integrations.optuna import HYPER_PARAMETERS, note, watch
+from neuraldbg.integrations.optuna import HYPER_PARAMETERS, end, note, watch
 
 STEPS = 40
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -90,18 +90,49 @@ def test_a_trial_whose_data_is_the_cause_fails_and_the_study_goes_on_where_it_is
 
 
 def test_a_failure_that_may_pass_ends_no_trial() -> None:
-    """A rate of zero moves nothing, and a schedule may still raise it: only what is terminal ends a trial."""
+    """Units that are dead may be revived: only what is terminal ends a trial."""
     made = []
 
     def run(trial: optuna.Trial) -> float:
-        model = net()
+        torch.manual_seed(0)
+        first = nn.Linear(4, 16)
+        nn.init.constant_(first.bias, -50)
+        model = nn.Sequential(first, nn.ReLU(), nn.Linear(16, 1))
         with watch(trial, model, end_failing=True):
-            made.append(train(model, 0.0))
+            made.append(train(model, 0.05))
         return 1.0
 
     trial = trial_of(run)
     assert made == [STEPS] and trial.state is TrialState.COMPLETE
     assert trial.user_attrs["neuraldbg.verdict"] == "failed"
+    assert (trial.user_attrs["neuraldbg.cause"], trial.user_attrs["neuraldbg.layer"]) == (
+        "dead_relu_negative_bias",
+        "0",
+    )
+
+
+def test_a_warning_ends_no_trial() -> None:
+    trial = trial_of(objective(0.0, end_failing=True))
+    assert trial.state is TrialState.COMPLETE and trial.user_attrs["neuraldbg.verdict"] == "warning"
+
+
+def test_where_watching_is_off_nothing_is_said_of_a_trial() -> None:
+    trial = trial_of(objective(0.05, 9, end_failing=True, enabled=False))
+    assert trial.state is TrialState.COMPLETE and trial.user_attrs == {}
+
+
+def test_two_wishes_for_a_failing_trial_are_refused() -> None:
+    with pytest.raises(ValueError, match="on_failure='stop' exclude each other; give one"):
+        trial_of(objective(0.05, end_failing=True, on_failure="stop"))
+
+
+def test_a_session_of_ones_own_ends_its_trial_by_on_failure() -> None:
+    def run(trial: optuna.Trial) -> float:
+        model = net()
+        with NeuralDbg(model, on_failure=end):
+            return float(train(model, 1e9))
+
+    assert trial_of(run).state is TrialState.PRUNED
 
 
 def test_the_users_own_pruning_and_errors_pass_with_the_diagnosis_kept() -> None:
@@ -141,5 +172,5 @@ def test_a_storage_that_is_away_ends_no_trial(
 
 
 def test_every_cause_named_here_is_one() -> None:
-    assert HYPER_PARAMETERS - {"clipping_misses_parameters"} <= set(pages())
+    assert set(pages()) >= HYPER_PARAMETERS
     assert not HYPER_PARAMETERS & {"unknown", "nan_in_input", "label_error", "missing_zero_grad", "wrong_loss"}
