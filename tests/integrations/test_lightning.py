@@ -43,7 +43,7 @@ class Points:
         self.diagnosis = diagnosis
 
 
-class Net(lightning.LightningModule):
+class Net(lightning.LightningModule):  # type: ignore[misc]
     """rate: of SGD. told: norm of the gradient after each backward pass, before it is clipped. losses: as computed."""
 
     def __init__(self, rate: float = 0.05, fails_at: int | None = None) -> None:
@@ -204,7 +204,7 @@ def test_what_the_session_would_not_take_is_refused_where_it_is_given() -> None:
         NeuralDbgCallback(settings="dense")
 
 
-class Nothing(lightning.LightningModule):
+class Nothing(lightning.LightningModule):  # type: ignore[misc]
     """Without parameters: there is nothing to watch."""
 
     def training_step(self, batch: Any, batch_idx: int) -> None:

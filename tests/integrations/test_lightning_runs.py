@@ -29,7 +29,7 @@ pytestmark = [  # Lightning's advice, and what it still calls of torch
 ]
 
 
-class Net(lightning.LightningModule):
+class Net(lightning.LightningModule):  # type: ignore[misc]
     def __init__(self, rate: float = 0.05, name: str = "net") -> None:
         super().__init__()
         self.save_hyperparameters()
@@ -165,7 +165,7 @@ def test_a_trainer_that_did_not_ask_for_us_loads_nothing_heavy_of_ours() -> None
 def test_a_trainer_of_pytorch_lightning_takes_the_callback_by_hand() -> None:
     import pytorch_lightning as twin
 
-    class Old(twin.LightningModule):
+    class Old(twin.LightningModule):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.body = nn.Linear(6, 3)
