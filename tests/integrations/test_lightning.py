@@ -280,7 +280,7 @@ def test_steps_go_on_as_the_loggers_do_where_a_fit_is_resumed(tmp_path: Any) -> 
     callback, points = watcher()
     again = {"max_epochs": 2, "enable_progress_bar": False, "enable_model_summary": False, "logger": False}
     trainer = lightning.Trainer(accelerator="cpu", callbacks=[callback], enable_checkpointing=False, **again)
-    trainer.fit(Net(), loader(broken_at=9), ckpt_path=tmp_path / "last.ckpt", weights_only=True)
+    trainer.fit(Net(), loader(broken_at=9), ckpt_path=tmp_path / "last.ckpt")
     assert list(points.steps) == list(range(BATCHES, 2 * BATCHES))
     assert callback.diagnosis is not None and callback.diagnosis.top is not None
     assert (callback.diagnosis.top.cause, callback.diagnosis.top.step) == ("nan_in_input", BATCHES + 9)
