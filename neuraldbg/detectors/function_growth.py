@@ -21,7 +21,7 @@ def initial(settings: Settings) -> frozenset[str]:
 
 def step(state: frozenset[str], record: StepRecord, facts: RunFacts) -> tuple[frozenset[str], list[SemanticEvent]]:
     """Once a module; only behind weights, since features of raw data (a spectrogram) grow what they are given."""
-    if not clean(record):
+    if not (clean(record) or backward_alone(record)):
         return state, []
     events: list[SemanticEvent] = []
     weighted = False
@@ -37,6 +37,11 @@ def step(state: frozenset[str], record: StepRecord, facts: RunFacts) -> tuple[fr
             events.append(observed("function_growth", record.step, name, gain_lg=gain, largest=size(s), kind=m.kind))
     events += [e for e in _called(record, facts) if e.layer_name not in state]
     return state | {e.layer_name or "" for e in events}, events
+
+
+def backward_alone(record: StepRecord) -> bool:
+    """Whether only the gradient is not finite: then the forward pass before it may tell why."""
+    return record.sampled and record.first_bad is not None and record.first_bad[0] == "gradient"
 
 
 def _called(record: StepRecord, facts: RunFacts) -> list[SemanticEvent]:

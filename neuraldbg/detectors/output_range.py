@@ -30,6 +30,7 @@ class Seen:
     ranges: frozenset[str] = frozenset()
     short: tuple[tuple[int, float], ...] = ()
     confined: int | None = None  # first step in which the loss was seen to take scores of a bounded activation
+    held: tuple[str, float] = ("", 0.0)  # that activation, and the floor of the loss
     dead: frozenset[str] = frozenset()
     steps: tuple[int, ...] = ()
 
@@ -58,6 +59,14 @@ def step(state: Seen, record: StepRecord, facts: RunFacts) -> tuple[Seen, list[S
     return state, events
 
 
+def finish(state: Seen, facts: RunFacts) -> list[SemanticEvent]:
+    """Scores that were confined and never came near their limits: whether that did harm is for the loss to say."""
+    name, held_up = state.held
+    if state.confined is None or name in state.ranges:
+        return []
+    return [observed("output_range", state.confined, name, covered=None, dead=None, floor=held_up, pushed=False)]
+
+
 def _reach(
     state: Seen, m: ModuleFacts, covered: float | None, record: StepRecord, facts: RunFacts
 ) -> tuple[Seen, list[SemanticEvent]]:
@@ -66,7 +75,7 @@ def _reach(
     if held_up is not None and held_up >= FLOOR:
         since = record.step if state.confined is None else state.confined
         if not at_limit(m, record.layers[m.name]):
-            return replace(state, confined=since), []
+            return replace(state, confined=since, held=(m.name, held_up)), []
         low, high = RANGES[m.activation]
         event = observed("output_range", since, m.name, low=low, high=high, covered=None, dead=None, floor=held_up)
         return replace(state, ranges=state.ranges | {m.name}), [event]

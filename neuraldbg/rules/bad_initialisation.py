@@ -36,6 +36,8 @@ ALL_DEAD = 0.9  # of a hidden layer before any update: nothing passes; healthy r
 USUAL_LG = 0.75  # decades that a healthy layer changes the signal by, at most
 SLOPE = 0.7  # decades of gradient per layer; healthy nets reach 0.64 (evidence of labelled runs)
 LEARNT = 0.1  # of chance: where the loss ends below, the units have parted in time
+HALF = 0.5  # of chance at the end; nets of a usual start learn more than half of it
+DROWNED, LAYERS = 0.4, 3  # of a layer's units dead before any update; one healthy layer has 0.42, never three
 GROWTH = 0.6  # decades by the steepest single layer of a stack in which depth adds up to 1.5 and more
 OFFSET = 7.5  # mean / standard deviation of the inputs, beyond which the inputs explain dead units
 
@@ -48,7 +50,7 @@ def bad_initialisation(run: Run) -> Iterator[Claim]:
     if equal is not None and value(equal, "layers", 0.0) > 0 and not (run.skill is not None and run.skill < LEARNT):
         yield _alike(run, equal)
         return
-    if not not_learning(run) and not late_start(run):
+    if not not_learning(run) and not late_start(run) and not _drowned(run):
         return
     small, alike = run.first("small_weights"), run.first("identical_units")
     if small is not None:
@@ -84,6 +86,16 @@ def _starved(run: Run) -> SemanticEvent | None:
         return None
     other = ("norm_over_one", "softmax_over_one", "negative_bias", "unscaled_input", "output_range", "zero_factors")
     return None if run.has(*other) or "recurrent" in run.facts.structure else event
+
+
+def _drowned(run: Run) -> bool:
+    """A gradient that falls with depth, units dead in layer after layer for the bias alone, and half of chance left.
+
+    Weights that are too small leave only the biases: those decide which units are on, the same for every sample.
+    """
+    silent = [e for e in run.all("dead_units") if value(e, "at_start", 0.0) >= DROWNED]
+    unlearnt = run.skill is not None and run.skill > HALF
+    return unlearnt and len({e.layer_name for e in silent}) >= LAYERS and _starved(run) is not None
 
 
 def _large(run: Run) -> SemanticEvent | None:

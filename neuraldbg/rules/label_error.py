@@ -36,6 +36,7 @@ DECADES = 0.7
 AFTER = (3, 10)  # steps after the jump
 STAYS = 0.5  # of chance; a spike of the optimizer's own making is over by then
 MOVES = ("rate_jump", "violent_update", "exploding_gradient", "outside_write")
+REPLACED = -0.15  # decades, update / weight at the start: weights that each step replaces jump by themselves
 NEAR = 3  # steps before the jump in which an input or a rate would explain it
 
 
@@ -74,6 +75,9 @@ def _explained(run: Run, jump: SemanticEvent) -> bool:
     data = [e for e in run.in_phase(Phase.INPUT, until=jump.step + 1) if e.step >= first]
     acts = [e for e in run.in_phase(Phase.FORWARD, until=jump.step) if e.step == jump.step]
     moves = [e for e in run.all(*MOVES, before=jump.step) if e.step >= first]
+    thrown = run.first("violent_update")
+    if thrown is not None and thrown.metadata.get("at_start") is True and value(thrown, "update_lg", -1.0) > REPLACED:
+        return True
     late = [e for e in run.all("rate_jump") if first <= e.step <= jump.step]
     return bool(data or acts or moves or late) or run.has("carried_gradient")
 

@@ -41,6 +41,9 @@ NEARLY_ALL = 0.7  # of a layer's units
 LEARNT = 0.3  # of chance at the end
 REPLACED_LG = -0.15  # seven tenths of the weights are new after one step
 THROWN = 3.0  # times the loss of the untrained model, or of a guess
+USUAL = 1.96  # loss / chance at the highest peak of a healthy run
+AGAIN = 2  # jumps; one may be a single batch
+HALF = 0.5  # of chance: less than half of it has been learned at the end
 TURNS = -0.3  # cosine of successive gradients of an overshoot; runaways of other causes have +0.9
 
 SOON = 60  # steps from the first update to a gradient of zero
@@ -81,7 +84,7 @@ def learning_rate_too_high(run: Run) -> Iterator[Claim]:
     dead = tuple(e for e in lasting(run, "dead_units", "constant_output", since=update.step) if _late(e))
     if dead and not (broken or flat) and _learns(run, dead):
         dead = ()
-    broken = broken or _thrown(run, update)
+    broken = broken or _thrown(run, update) or _tossed(run, update)
     if not (broken or flat or dead):
         yield from _starved(run, update)
         return
@@ -115,15 +118,36 @@ def _learns(run: Run, dead: tuple[SemanticEvent, ...]) -> bool:
 
 
 def _thrown(run: Run, update: SemanticEvent) -> tuple[SemanticEvent, ...]:
-    """The first steps replaced the weights, the loss jumped, and it ends above where the untrained model was."""
+    """The first steps replaced the weights, the loss jumped, and it ends above where the untrained model was.
+
+    A loss that takes both signs (a policy's) has no scale that a jump could be measured by.
+    """
     losses = run.get("loss")
     if value(update, "update_lg", 0.0) < REPLACED_LG or update.metadata.get("at_start") is not True:
         return ()
     first, tail = median(losses.values[:1]), losses.tail()
-    if first is None or tail is None or first <= 0 or tail <= first or len(run.facts.optimizers) > 1:
+    signed = min(losses.values, default=0.0) < 0
+    if first is None or tail is None or first <= 0 or signed or tail <= first or len(run.facts.optimizers) > 1:
         return ()
     jumps = run.all("loss_spike")
     return tuple(e for e in jumps if value(e, "height", 0.0) > THROWN * first) if run.skill is None else ()
+
+
+def _tossed(run: Run, update: SemanticEvent) -> tuple[SemanticEvent, ...]:
+    """The first steps replaced the weights and threw the loss far above chance: again and again, or without recovery.
+
+    Adagrad's first steps are as large; no healthy loss goes to three times chance by them and stays near it, or
+    comes back to it.
+    """
+    if value(update, "update_lg", 0.0) < REPLACED_LG or update.metadata.get("at_start") is not True:
+        return ()
+    skill, tail = run.get("skill"), run.get("skill").tail()
+    jumps = tuple(e for e in run.all("loss_spike") if value(e, "over_chance", 0.0) > USUAL)
+    if len(jumps) >= AGAIN:
+        return jumps[:3]
+    soon = [v for s, v in skill.points if 0 < s <= HEAD]
+    unlearnt = tail is not None and tail > HALF
+    return (update,) if unlearnt and max(soon, default=0.0) > THROWN * max(1.0, skill.values[0]) else ()
 
 
 def _late(event: SemanticEvent) -> bool:

@@ -36,6 +36,8 @@ def numerical_op_backward(run: Run) -> Iterator[Claim]:
         return
     if bad.metadata.get("forward_finite") is False or bad.metadata.get("loss_finite") is False:
         return
+    if any(e.order <= bad.order for e in run.all("function_growth")):
+        return  # the derivative of values that the forward pass has made huge: they are to blame
     known = bad.metadata.get("operator") is not None
     yield Claim(
         cause="numerical_op_backward",

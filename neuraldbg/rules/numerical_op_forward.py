@@ -31,6 +31,7 @@ from neuraldbg.rules._nonfinite import PREDICTS, attention_row, divides, first_f
 from neuraldbg.run import Run
 
 ABOVE = 3.0  # loss / chance of a jump; healthy runs reach 1.96
+AGAIN = 2  # jumps far outside the loss's own noise; a single one may be one batch
 USUAL_LG = 0.6  # decades by which a squared rectifier, the steepest in use, makes its largest value larger
 
 
@@ -63,7 +64,9 @@ def _steep(run: Run) -> Iterator[Claim]:
     steep = run.first("function_growth")
     if steep is None:
         return
-    jumps = tuple(e for e in run.all("loss_spike") if value(e, "over_chance", 0.0) > ABOVE and e.step >= steep.step)
+    spikes = [e for e in run.all("loss_spike") if e.step >= steep.step]
+    again = run.skill is None and len(spikes) >= AGAIN  # of a loss whose chance is unknown
+    jumps = tuple(e for e in spikes if again or value(e, "over_chance", 0.0) > ABOVE)
     harm = (*loss_ruined(run), *jumps[:3])
     if not harm and not late_start(run):
         return

@@ -8,7 +8,8 @@ How it looks
     From step 0 on the first bounded layer or the gates of a recurrent layer sit at their limits, a share of the
     rectified units never fires because it points away from the mean, or the loss does not move. Or the untrained
     outputs are as large as the inputs: the loss starts at many times chance, and on its way down most units of a
-    layer die, or it stops on a plateau.
+    layer die, or it stops on a plateau, or it has only undone its start by the end. Or a common mean many times the
+    deviation keeps the loss at chance.
 
 What speaks against it
     Large inputs that nothing follows. Saturation that grows only in training, or behind a rectified layer. A loss
@@ -36,6 +37,7 @@ DEAD = 0.3
 GATES_LG = 2.0  # decades: gates of a recurrent layer saturate at inputs of about ten
 HUGE_LG = 4.0  # of the targets; the loss of such a regression cannot move in any usual number of steps
 OVERSHOT = 5.0  # times chance before any update; weights of the usual size on scaled inputs start near 1
+FAR = 20.0  # times chance: from there a loss that has not come to half of chance has only undone its start
 UNLEARNT = 0.5  # of chance at the end
 HALF = 0.5  # of a layer's units; healthy layers have 0.42 at most
 FIRST = 10  # steps in which gradients of that size throw the weights
@@ -67,6 +69,7 @@ def unnormalised_inputs(run: Run) -> Iterator[Claim]:
         or _runaway(run, raw)
         or _overshot(run, raw)
         or _flooded(run, target)
+        or _hidden(run, raw)
     )
     if found is None:
         return
@@ -168,10 +171,19 @@ def _overshot(run: Run, raw: SemanticEvent | None) -> Found | None:
         return None
     dead = tuple(e for e in lasting(run, "dead_units") if value(e, "share", 0.0) > HALF)
     plateau = tuple(lasting(run, "loss_plateau"))
-    if not dead and not plateau:
+    alone = len(run.facts.optimizers) < 2 and not run.has("saturation")  # of several losses chance is no one level
+    if not dead and not plateau and (head < FAR or not alone):
         return None
     failure = "dead_neurons" if dead else "data_anomaly"
     return failure, dead[0].layer_name if dead else None, (value(raw, "rms_lg", RAW_LG) - RAW_LG) / 2, (*dead, *plateau)
+
+
+def _hidden(run: Run, raw: SemanticEvent | None) -> Found | None:
+    """A common mean many times the deviation: samples look alike to the first layer, and the loss stays at chance."""
+    flat = tuple(e for e in lasting(run, "loss_plateau") if value(e, "skill", 0.0) > CHANCE)
+    if raw is None or value(raw, "offset", 0.0) < OFFSET or not flat:
+        return None
+    return "data_anomaly", None, FLOOD, flat
 
 
 def _flooded(run: Run, target: SemanticEvent | None) -> Found | None:

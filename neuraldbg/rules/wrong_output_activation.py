@@ -47,7 +47,7 @@ def wrong_output_activation(run: Run) -> Iterator[Claim]:
         if cut:
             yield _claim(single, cut, "vanishing_gradients", "a softmax over one value is the constant one", True, None)
         return
-    reach = next(lasting(run, "output_range"), None)
+    reach = next((e for e in lasting(run, "output_range") if _harmful(run, e)), None)
     if reach is not None:
         dead, covered, floor = value(reach, "dead", 0.0), value(reach, "covered", 1.0), value(reach, "floor", 0.0)
         if floor >= FLOOR and (run.skill is None or run.skill > floor / 1.1):  # below it: scaled behind the activation
@@ -79,6 +79,12 @@ def wrong_output_activation(run: Run) -> Iterator[Claim]:
                 share,
             )
             return
+
+
+def _harmful(run: Run, reach: SemanticEvent) -> bool:
+    """Scores that never came near their limits do harm where the loss stays at chance: a sigmoid takes three quarters
+    of each gradient, and more at its ends."""
+    return reach.metadata.get("pushed") is not False or next(lasting(run, "loss_plateau"), None) is not None
 
 
 def _bounded_scores(run: Run, reach: SemanticEvent, floor: float) -> Claim:

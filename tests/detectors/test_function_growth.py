@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 from functools import partial
 from typing import Any
@@ -98,3 +99,9 @@ def test_a_power_that_is_called_between_layers_is_told_of_the_layer_before_it() 
     assert (event.symptom, event.layer_name, event.step) == ("function_growth", "fc0", 0)
     assert event.metadata["gain_lg"] == pytest.approx(math.log10(20)) and event.metadata["kind"] == "function"
     assert event.metadata["largest"] == pytest.approx(60.0)
+
+
+def test_a_step_of_which_only_the_gradient_is_not_finite_is_looked_at() -> None:
+    steep = passes(rms=4.0)
+    assert found([dataclasses.replace(steep, first_bad=("activation", "f"))]) == []
+    assert found([dataclasses.replace(steep, first_bad=("gradient", "fc"))]) == found([steep]) != []

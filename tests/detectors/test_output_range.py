@@ -94,16 +94,17 @@ def test_an_output_that_is_scaled_up_behind_its_activation_is_not_confined(kind:
     assert feed(output_range, [record(k, layers=layers, loss_stats=stats) for k in range(9)], facts=known) == []
 
 
-def test_a_limit_that_no_output_comes_near_hinders_nothing_yet() -> None:
+def test_a_limit_that_no_output_comes_near_is_told_at_the_end_as_one_nothing_is_pushed_against() -> None:
     known = facts(module("out", 1, "tanh", position="output", width=10), models=("net",))
     stats = loss_stats("nll", chance=math.log(10))
 
     def reached(step: int, high: float) -> StepRecord:
         return record(step, layers={"out": layer_stats(low=-0.1, high=high)}, loss_stats=stats)
 
-    assert feed(output_range, [reached(k, 0.7) for k in range(9)], facts=known) == []
+    (event,) = feed(output_range, [reached(k, 0.7) for k in range(9)], facts=known)
+    assert event.step == 0 and event.metadata["pushed"] is False
     (event,) = feed(output_range, [reached(0, 0.1), reached(1, 0.7), reached(2, 0.9)], facts=known)
-    assert event.step == 0 and event.metadata["floor"] > 0.2
+    assert event.step == 0 and event.metadata["floor"] > 0.2 and event.metadata.get("pushed") is None
 
 
 def scores(kind: str, chance: float | None, count: int = 2) -> list[StepRecord]:

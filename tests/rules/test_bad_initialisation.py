@@ -150,3 +150,11 @@ def test_units_that_start_alike_slow_a_loss_that_falls() -> None:
     equal = observed("identical_units", 0, "fc1", share=1.0, layers=3)
     slow = {"skill": [max(0.5, 0.99**i) for i in range(100)]}
     explains(run(equal, series=slow), layer="fc1", step=0, failure="optimizer_instability")
+
+
+def test_units_that_the_bias_alone_decides_in_three_layers_of_a_net_that_learns_little() -> None:
+    dead = [observed("dead_units", 0, f"relu{k}", share=0.5, at_start=0.5, rise=0.0) for k in range(3)]
+    little, more = ({"skill": [1.0, *[v] * 99]} for v in (0.7, 0.45))
+    silent(run(starved(), *dead[:2], series=little))
+    silent(run(starved(), *dead, series=more))
+    explains(run(starved(), *dead, series=little), layer="lin0", step=0)

@@ -99,3 +99,8 @@ def test_labels_that_stay_wrong_keep_the_loss_high() -> None:
 def test_weights_that_were_written_to_just_before_explain_the_jump() -> None:
     silent(run(observed("outside_write", 119, times_lg=1.0), jump()))
     explains(run(observed("outside_write", 50, times_lg=1.0), jump()), step=120)
+
+
+def test_weights_that_each_step_replaces_make_jumps_of_their_own() -> None:
+    silent(run(observed("violent_update", 0, update_lg=-0.1, at_start=True), jump()))
+    explains(run(observed("violent_update", 0, update_lg=-0.2, at_start=True), jump()), step=120)

@@ -157,3 +157,25 @@ def test_a_policy_that_a_first_update_threw_where_no_gradient_comes_is_a_note() 
     (claim,) = learning_rate_too_high(run(THROWN, SILENT, series={"loss": [-0.3] * 100}))
     assert not claim.outcome and claim.step == 0
     assert claim.summary == "the update is 1 of the weights, and from step 2 on the gradient is exactly zero"
+
+
+def test_weights_replaced_at_the_start_and_jumps_above_chance_again_and_again() -> None:
+    replaced = observed("violent_update", 0, update_lg=-0.1, at_start=True)
+    once, twice = (observed("loss_spike", k, over_chance=2.5) for k in (30, 60))
+    silent(run(replaced, once, series={"skill": [1.0, *[0.1] * 99]}))
+    silent(run(LARGE, once, twice, series={"skill": [1.0, *[0.1] * 99]}))
+    explains(run(replaced, once, twice, series={"skill": [1.0, *[0.1] * 99]}), step=0)
+
+
+def test_weights_replaced_at_the_start_that_throw_the_loss_and_leave_it_near_chance() -> None:
+    replaced = observed("violent_update", 0, update_lg=-0.1, at_start=True)
+    silent(run(replaced, series={"skill": [1.0, 2.9, *[0.7] * 98]}))
+    silent(run(replaced, series={"skill": [1.0, 5.0, *[0.4] * 98]}))
+    explains(run(replaced, series={"skill": [1.0, 5.0, *[0.7] * 98]}), step=0)
+
+
+def test_a_loss_of_both_signs_has_no_scale_to_be_thrown_by() -> None:
+    replaced = observed("violent_update", 0, update_lg=-0.1, at_start=True)
+    spike = observed("loss_spike", 30, height=0.5)
+    silent(run(replaced, spike, series={"loss": [0.01, -0.2, *[0.2] * 98]}))
+    explains(run(replaced, spike, series={"loss": [0.01, 0.2, *[0.2] * 98]}), step=0)

@@ -46,3 +46,8 @@ def test_without_facts_the_place_itself_is_named() -> None:
 def test_where_the_operator_is_known_its_own_module_is_named() -> None:
     known = bad(operator="sqrt", file="net.py", line=7, place="model")
     assert "sqrt at net.py:7" in explains(run(known, facts=MODEL), layer="lin2").summary
+
+
+def test_values_that_the_forward_pass_made_huge_are_to_blame_for_their_derivative() -> None:
+    silent(run(observed("function_growth", 90, "power", gain_lg=2.0), bad(), facts=MODEL))
+    explains(run(observed("function_growth", 91, "power", gain_lg=2.0), bad(), facts=MODEL), layer="distance")

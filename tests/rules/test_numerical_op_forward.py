@@ -88,3 +88,10 @@ def test_an_overflow_of_a_function_that_was_steep_before_begins_there() -> None:
     explains(run(steep, bad(80)), layer="exp", step=6)
     elsewhere = observed("function_growth", 6, "power", gain_lg=1.1)
     explains(run(elsewhere, bad(80)), layer="exp", step=80)
+
+
+def test_a_loss_of_unknown_chance_that_a_steep_function_throws_twice() -> None:
+    steep = observed("function_growth", 0, "power", gain_lg=1.5)
+    once, twice = (observed("loss_spike", k, "", over_chance=None) for k in (20, 50))
+    silent(run(steep, once))
+    explains(run(steep, once, twice), layer="power", step=0)

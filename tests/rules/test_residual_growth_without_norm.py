@@ -43,3 +43,7 @@ def test_a_tower_that_is_below_chance_from_the_first_steps_on_is_fine() -> None:
 def test_a_tower_that_spends_a_third_of_the_run_on_coming_down_to_chance() -> None:
     slow = {"skill": [max(0.8, 400 * 0.83**i) for i in range(100)]}
     explains(run(GROWTH, facts=TOWER, series=slow), layer="blocks.0", step=0)
+
+
+def test_growth_that_a_power_between_the_layers_makes_is_no_sum() -> None:
+    silent(run(observed("function_growth", 0, "power", gain_lg=2.0, kind="Power"), GROWTH, END, facts=TOWER))

@@ -67,12 +67,24 @@ def test_without_large_inputs_the_overshoot_is_not_theirs() -> None:
 
 
 def test_an_overshoot_that_leaves_neither_dead_units_nor_a_plateau_is_fine() -> None:
-    silent(overshot(RAW))
-    silent(overshot(RAW, observed("dead_units", 4, "relu", share=0.5, at_start=0.1)))
+    silent(overshot(RAW, first=19.0))
+    silent(overshot(RAW, observed("dead_units", 4, "relu", share=0.5, at_start=0.1), first=19.0))
+
+
+def test_an_overshoot_of_decades_that_the_run_only_undoes() -> None:
+    silent(overshot(RAW, first=40.0, last=0.45))
+    silent(overshot(RAW, observed("saturation", 2, "tanh", share=0.7), first=40.0, last=0.55))
+    explains(overshot(RAW, first=40.0, last=0.55), layer=None, step=0, failure="data_anomaly")
+
+
+def test_a_common_mean_that_keeps_the_loss_at_chance() -> None:
+    silent(run(observed("unscaled_input", 0, rms_lg=0.9, offset=7.0), STUCK))
+    silent(run(OFFSET, observed("loss_plateau", 0, skill=None)))
+    explains(run(OFFSET, STUCK), layer=None, step=0, failure="data_anomaly")
 
 
 def test_units_that_came_back_and_a_plateau_that_was_left_are_no_harm() -> None:
-    silent(overshot(RAW, DIED, recovered(DIED, 30), STUCK, recovered(STUCK, 50)))
+    silent(overshot(RAW, DIED, recovered(DIED, 30), STUCK, recovered(STUCK, 50), first=19.0))
 
 
 @pytest.mark.parametrize("other", ["rate_jump", "carried_gradient"])

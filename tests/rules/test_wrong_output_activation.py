@@ -76,3 +76,9 @@ def test_a_floor_near_zero_hinders_nothing() -> None:
 def test_a_loss_below_the_floor_has_scores_that_were_scaled_up() -> None:
     reach = observed("output_range", 0, "squash", covered=None, dead=None, floor=0.54)
     silent(run(reach, series={"skill": [max(0.4, 0.97**i) for i in range(100)]}))
+
+
+def test_scores_that_came_near_no_limit_do_harm_only_where_the_loss_stays_at_chance() -> None:
+    reach = observed("output_range", 0, "sigmoid", covered=None, dead=None, floor=0.6, pushed=False)
+    silent(run(reach))
+    explains(run(reach, observed("loss_plateau", 0, skill=1.0)), layer="sigmoid", step=0)
