@@ -28,7 +28,7 @@ from benchmarks.corpus.programs import PROGRAMS
 
 __all__ = ["FAULTS", "HEALTHY", "PROGRAMS", "VARIANTS", "VERSION", "Job", "Label", "build", "plan_of", "runs"]
 
-VERSION = 1
+VERSION = 2
 ACCEPTED = Path(__file__).with_name("accepted.json")
 
 

@@ -13,8 +13,9 @@ from benchmarks.corpus.plan import FAILURES, Label
 from neuraldbg import NeuralDbg
 
 SPLIT = {
-    "fit": "actor_critic autoencoder cnn encoder gan lstm mlp_classes q_values recommender rnn_relu stream",
-    "check": "gcn gru mlp_values tabular uncertain",
+    "fit": "actor_critic autoencoder bandit cnn encoder gan lstm mlp_classes q_values recommender rnn_relu sizes sorter"
+    " stream wide words",
+    "check": "contrast densities gcn groups gru mlp_values tabular uncertain",
     "test": "actor_wide decoder gan_wide mixture policy q_wide residual rnn_tanh siamese tower tower_sgd vae",
 }
 QUICK = (

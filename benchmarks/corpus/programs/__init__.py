@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from benchmarks.corpus.plan import Program
-from benchmarks.corpus.programs import attention, control, dense, recurrent, relations, vision
+from benchmarks.corpus.programs import attention, control, dense, recurrent, relations, vision, wider
 
-_ALL = (dense, vision, recurrent, attention, relations, control)
+_ALL = (dense, vision, recurrent, attention, relations, control, wider)
 PROGRAMS: Mapping[str, Program] = MappingProxyType({p.name: p for part in _ALL for p in part.PROGRAMS})
