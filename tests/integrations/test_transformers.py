@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
+import neuraldbg.integrations.mlflow
 from neuraldbg import NeuralDbg
 from neuraldbg.integrations.transformers import NeuralDbgCallback
 
@@ -73,14 +75,14 @@ class Rows(Dataset[dict[str, torch.Tensor]]):
         return {"x": self.x[k], "labels": self.y[k]}
 
 
-class InOrder(Trainer):
+class InOrder(Trainer):  # type: ignore[misc]
     """The batches come in the data's order, so that a plain loop can have the same."""
 
     def _get_train_sampler(self, *_: Any) -> Any:
         return torch.utils.data.SequentialSampler(range(ROWS))
 
 
-class Norms(TrainerCallback):
+class Norms(TrainerCallback):  # type: ignore[misc]
     """Trainer's own figure: the norm before it clipped."""
 
     def __init__(self) -> None:
@@ -90,8 +92,7 @@ class Norms(TrainerCallback):
         self.logged.append(dict(logs))
 
 
-def train(folder: Path, model: Net, data: Rows, *callbacks: Any, **arguments: Any) -> Norms:
-    norms = Norms()
+def make(folder: Path, model: nn.Module, data: Any, *callbacks: Any, **arguments: Any) -> Trainer:
     given = {
         "output_dir": str(folder / "out"),
         "per_device_train_batch_size": BATCH,
@@ -107,19 +108,66 @@ def train(folder: Path, model: Net, data: Rows, *callbacks: Any, **arguments: An
         "max_grad_norm": 0.0,
         "dataloader_pin_memory": False,
     }
-    InOrder(
-        model=model,
-        args=TrainingArguments(**{**given, **arguments}),
-        train_dataset=data,
-        eval_dataset=Rows(),
-        callbacks=[*callbacks, norms],
-    ).train()
+    args = TrainingArguments(**{**given, **arguments})
+    return InOrder(model=model, args=args, train_dataset=data, eval_dataset=Rows(), callbacks=[*callbacks])
+
+
+def train(folder: Path, model: nn.Module, data: Any, *callbacks: Any, **arguments: Any) -> Norms:
+    norms = Norms()
+    make(folder, model, data, *callbacks, norms, **arguments).train()
     return norms
 
 
 def watcher(**arguments: Any) -> tuple[NeuralDbgCallback, Points]:
     points = Points()
     return NeuralDbgCallback(sinks=[points], show=False, **arguments), points
+
+
+class Words(Dataset[dict[str, torch.Tensor]]):
+    """Each word is followed by the next one; labels of a third of the rows are padded."""
+
+    def __len__(self) -> int:
+        return ROWS
+
+    def __getitem__(self, k: int) -> dict[str, torch.Tensor]:
+        ids = (k + torch.arange(12)) % 17
+        return {"input_ids": ids, "labels": torch.where(torch.arange(12) < (6 if k % 3 == 0 else 12), ids, -100)}
+
+
+def language_model() -> nn.Module:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    model: nn.Module = LlamaForCausalLM(
+        LlamaConfig(vocab_size=17, num_key_value_heads=2, max_position_embeddings=16, **sizes)
+    )
+    return model
+
+
+@pytest.mark.parametrize("accumulated", [1, 4])
+def test_a_language_models_loss_is_the_mean_over_the_tokens_of_the_step(tmp_path: Path, accumulated: int) -> None:
+    """Its loss is a sum over tokens divided by those of all micro-batches, so none of them has the step's loss."""
+    callback, points = watcher()
+    norms = train(
+        tmp_path, language_model(), Words(), callback, optim="adamw_torch", learning_rate=3e-3, max_steps=6,
+        gradient_accumulation_steps=accumulated, max_grad_norm=0.1,
+    )  # fmt: skip
+    steps = [line for line in norms.logged if "grad_norm" in line]
+    assert [points.steps[k]["loss"] for k in range(6)] == pytest.approx([float(s["loss"]) for s in steps], rel=1e-4)
+    assert [points.steps[k]["gradient_norm"] for k in range(6)] == pytest.approx(
+        [float(s["grad_norm"]) for s in steps], rel=1e-4
+    )
+    assert points.steps[0]["loss"] == pytest.approx(math.log(17), rel=0.1)
+
+
+def test_steps_go_on_from_the_checkpoint_that_a_training_resumes_from(tmp_path: Path) -> None:
+    (whole, _), (rest, points) = watcher(), watcher()
+    how = {"save_strategy": "steps", "save_steps": 10, "optim": "adamw_torch"}
+    once, again = Net(), Net()
+    train(tmp_path, once, Rows(), whole, **how)
+    make(tmp_path, again, Rows(), rest, **how).train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-10"))
+    assert sorted(points.steps) == list(range(10, STEPS))
+    assert rest.diagnosis is not None and str(rest.diagnosis.verdict) == "healthy"
+    assert all(torch.equal(a, b) for a, b in zip(once.parameters(), again.parameters(), strict=True))
 
 
 def test_steps_and_norms_are_those_of_the_trainer_before_clipping(tmp_path: Path) -> None:
@@ -143,14 +191,17 @@ def test_micro_batches_of_an_accumulation_make_one_step_whose_loss_is_not_divide
     assert points.steps[0]["loss"] == pytest.approx(math.log(3), rel=0.3), "a quarter of it would be 0.27"
 
 
-def test_an_evaluation_is_no_training(tmp_path: Path) -> None:
-    both = []
-    for how in ({}, {"eval_strategy": "steps", "eval_steps": 6}):
-        callback, points = watcher()
-        train(tmp_path, Net(), Rows(), callback, **how)
-        assert callback.diagnosis is not None
-        both.append((callback.diagnosis.steps, points.steps))
-    assert both[0] == both[1]
+def test_an_evaluation_is_no_training_and_its_loss_is_the_validation_loss(tmp_path: Path) -> None:
+    (plain, points), (evaluating, seen) = watcher(), watcher()
+    train(tmp_path, Net(), Rows(), plain)
+    norms = train(tmp_path, Net(), Rows(), evaluating, eval_strategy="steps", eval_steps=6)
+    assert plain.diagnosis is not None and evaluating.diagnosis is not None
+    assert evaluating.diagnosis.steps == plain.diagnosis.steps
+    told = {k: v["validation"] for k, v in seen.steps.items() if "validation" in v}
+    trained = {k: {n: x for n, x in v.items() if n != "validation"} for k, v in seen.steps.items()}
+    assert trained == points.steps
+    logged = [float(line["eval_loss"]) for line in norms.logged if "eval_loss" in line]
+    assert list(told) == [5, 11, 17, 23] and list(told.values()) == pytest.approx(logged)
 
 
 def test_the_watched_training_equals_the_bare_one_to_the_bit(tmp_path: Path) -> None:
@@ -191,23 +242,45 @@ def test_a_loss_of_zero_in_the_log_is_told_as_the_nan_that_it_hides(tmp_path: Pa
     assert any(e.symptom == "loss_nonfinite" and e.step == 9 for e in callback.diagnosis.events)
 
 
-def test_an_exception_of_the_users_passes_and_its_diagnosis_is_kept(tmp_path: Path) -> None:
+def test_an_exception_of_the_users_passes_and_its_diagnosis_is_stored_at_once(tmp_path: Path) -> None:
     callback, points = watcher()
     with pytest.raises(ValueError, match="the user did not expect"):
         train(tmp_path, Net(fails_at=6), Rows(), callback)
-    assert points.diagnosis is None
-    assert callback.diagnosis is not None and callback.diagnosis.steps == 6  # the last was begun
-    assert str(callback.diagnosis.verdict) != "running" and points.diagnosis is callback.diagnosis
+    assert points.diagnosis is not None and points.diagnosis is callback.diagnosis
+    assert points.diagnosis.steps == 6, "the last was begun"
+    assert points.diagnosis.facts.exception == "ValueError" and str(points.diagnosis.verdict) == "healthy"
+
+
+def test_a_step_that_an_exception_cuts_short_has_the_loss_of_its_micro_batches(tmp_path: Path) -> None:
+    callback, points = watcher()
+    with pytest.raises(ValueError, match="the user did not expect"):
+        train(tmp_path, Net(fails_at=12), Rows(), callback, gradient_accumulation_steps=4)
+    assert sorted(points.steps) == [0, 1, 2] and callback.diagnosis is not None
+    assert points.steps[2]["loss"] == pytest.approx(points.steps[1]["loss"], rel=0.2), "of three micro-batches of four"
 
 
 def test_an_error_of_ours_is_logged_and_the_training_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("NEURALDBG_STRICT")
-    model = Net()
-    train(tmp_path, model, Rows(), NeuralDbgCallback(sinks=[], on_failure=7))
-    assert model.calls == STEPS
-    assert "stopped watching this training" in caplog.text and "on_failure" in caplog.text
+    monkeypatch.setenv("NEURALDBG_CADENCE", "often")
+    model, callback = Net(), NeuralDbgCallback(sinks=[])
+    train(tmp_path, model, Rows(), callback)
+    assert model.calls == STEPS and callback.diagnosis is None
+    assert "leaves this training alone" in caplog.text and "cadence" in caplog.text.lower()
+
+
+@pytest.mark.parametrize(
+    ("argument", "kind", "told"),
+    [
+        ({"on_failure": "halt"}, ValueError, '\'halt\' is unknown; give "raise", "stop"'),
+        ({"on_failure": 7}, TypeError, "on_failure=7 cannot be called"),
+        ({"settings": {"cadence": 5}}, TypeError, r"got {'cadence': 5}; pass Settings"),
+    ],
+)
+def test_a_wrong_argument_is_refused_before_the_training(argument: Any, kind: type[Exception], told: str) -> None:
+    with pytest.raises(kind, match=told):
+        NeuralDbgCallback(**argument)
 
 
 def test_each_training_is_a_session_of_its_own_and_a_copied_callback_watches_nothing(tmp_path: Path) -> None:
@@ -226,22 +299,42 @@ def test_on_failure_stop_ends_the_training(tmp_path: Path) -> None:
     assert model.calls < STEPS
 
 
-def test_the_verdict_lies_in_the_run_of_the_trainers_mlflow_callback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[mlflow.MlflowClient]:
+    """Of the experiment "1", which Trainer's MLflowCallback reports into."""
     uri = f"sqlite:///{tmp_path}/t.db"
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "e")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     mlflow.set_tracking_uri(uri)
     mlflow.create_experiment("e", f"file://{tmp_path}/a")
-    try:
-        train(tmp_path, Net(), Rows(broken=9), NeuralDbgCallback(show=False), report_to="mlflow")
-    finally:
-        mlflow.end_run()
-        mlflow.set_tracking_uri("")
-    (run,) = mlflow.MlflowClient(uri).search_runs(["1"])
+    yield mlflow.MlflowClient(uri)
+    neuraldbg.integrations.mlflow.autolog(disable=True)
+    mlflow.end_run()
+    mlflow.set_tracking_uri("")
+
+
+@pytest.mark.parametrize("autolog", [False, True])
+def test_the_verdict_lies_in_the_run_of_the_trainers_mlflow_callback(
+    tmp_path: Path, client: mlflow.MlflowClient, autolog: bool
+) -> None:
+    if autolog:
+        neuraldbg.integrations.mlflow.autolog()
+    train(tmp_path, Net(), Rows(broken=9), NeuralDbgCallback(show=False), report_to="mlflow")
+    (run,) = client.search_runs(["1"])
     assert run.data.tags["neuraldbg.verdict"] == "failed" and run.data.tags["neuraldbg.cause"] == "nan_in_input"
     assert "grad_norm" in run.data.metrics, "the run is the one that Trainer reported into"
+
+
+def test_a_second_training_and_an_exception_reach_their_runs_too(tmp_path: Path, client: mlflow.MlflowClient) -> None:
+    """Trainer's callback ends the run that it made; the next `train()` gets one with the first line of its log."""
+    trainer = make(tmp_path, Net(fails_at=STEPS + 6), Rows(), NeuralDbgCallback(show=False), report_to="mlflow")
+    trainer.train()
+    with pytest.raises(ValueError, match="the user did not expect"):
+        trainer.train()
+    second, first = client.search_runs(["1"], order_by=["attributes.start_time DESC"])
+    assert first.data.tags["neuraldbg.verdict"] == second.data.tags["neuraldbg.verdict"] == "healthy"
+    assert "neuraldbg.exception" not in first.data.tags
+    assert second.data.tags["neuraldbg.exception"].startswith("ValueError") and "grad_norm" in second.data.metrics
 
 
 def test_a_training_that_was_not_healthy_is_told_on_the_terminal(
@@ -266,6 +359,8 @@ def test_a_loop_with_accelerate_is_watched_without_a_callback() -> None:
                     told.append(float(accelerator.clip_grad_norm_(prepared.parameters(), 0.01)))
                 optimizer.step()
                 optimizer.zero_grad()
-    assert dbg.diagnose().steps == STEPS / 4 == len(told)
+    diagnosis = dbg.diagnose()
+    assert diagnosis.steps == STEPS / 4 == len(told)
+    assert dbg.model is model, "the prepared model's own names are reported"
     assert [points.steps[k]["gradient_norm"] for k in range(len(told))] == pytest.approx(told, rel=1e-4)
     assert points.steps[0]["loss"] == pytest.approx(math.log(3), rel=0.3)
