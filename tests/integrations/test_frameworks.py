@@ -105,6 +105,19 @@ def by_ignite(x: Any, y: Any, told: Told, sink: Points) -> NeuralDbg:
     return dbg
 
 
+def by_hand(x: Any, y: Any, told: Told, sink: Points) -> NeuralDbg:
+    """The plain loop that the others are held against."""
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    with NeuralDbg(model, sinks=[sink]) as dbg:
+        for a, b in zip(np.split(x, STEPS), np.split(y, STEPS), strict=True):
+            optimizer.zero_grad()
+            F.cross_entropy(model(torch.tensor(a)), torch.tensor(b)).backward()
+            told.norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)))
+            optimizer.step()
+    return dbg
+
+
 @pytest.mark.parametrize("way", [by_skorch, by_ignite])
 def test_steps_and_norms_are_those_of_the_framework_before_clipping(way: Any) -> None:
     told, sink = Told(), Points()
@@ -115,6 +128,13 @@ def test_steps_and_norms_are_those_of_the_framework_before_clipping(way: Any) ->
 
 
 @pytest.mark.parametrize("way", [by_skorch, by_ignite])
-def test_a_broken_batch_is_named_with_its_step(way: Any) -> None:
-    top = way(*data(broken_at=9), Told(), Points()).diagnose().top
-    assert (top.cause, top.layer_name, top.step) == ("nan_in_input", None, 9)
+def test_a_broken_batch_is_diagnosed_as_in_a_plain_loop(way: Any) -> None:
+    tops = [one(*data(broken_at=9), Told(), Points()).diagnose().top for one in (way, by_hand)]
+    assert [top and (top.cause, top.layer_name, top.step) for top in tops] == [("nan_in_input", None, 9)] * 2
+
+
+@pytest.mark.parametrize("way", [by_skorch, by_ignite])
+def test_a_watched_training_has_the_numbers_of_the_plain_loop(way: Any) -> None:
+    told, plain = Told(), Told()
+    way(*data(), told, Points()), by_hand(*data(), plain, Points())
+    assert told.norms == pytest.approx(plain.norms, rel=1e-4)
