@@ -1,4 +1,4 @@
-"""Rows 17 to 19 of docs/design/patterns.md: two ranks over gloo, under DDP and FSDP2; each row's name is its test's."""
+"""Rows 17 to 19 of docs/design/patterns.md: two to four ranks over gloo, DDP and FSDP2; a row's name is its test's."""
 
 from __future__ import annotations
 
