@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from docs_api import api_page, settings_page
-from docs_causes import cause_index, cause_page, escape, examples, failure_page, failure_types, headed, rules
+from docs_causes import cause_index, cause_page, escape, examples, failure_page, failure_types, headed, rules, trainings
 
 import neuraldbg
 from neuraldbg.diagnosis import FAILURE_TYPES
@@ -118,8 +118,23 @@ def test_causes_without_a_rule_are_told_apart() -> None:
 def test_every_failure_type_lists_symptoms_and_causes() -> None:
     sources = rules()
     for failure in FAILURE_TYPES:
-        seen, _, causes = failure_page(failure, sources).partition("## Causes")
+        seen, _, causes = failure_page(failure, sources, {}).partition("## Causes")
         assert seen.count("\n| `") >= 1 and causes.count("\n- [") >= 1, failure
+
+
+def test_a_failure_type_shows_a_training_that_failed_so_and_was_named_right() -> None:
+    told = {"training": "t", "answer": "nan_in_input", "failure": "data_anomaly", "text": "FAILED: NaN"}
+    heading = "## A training that fails so"
+    shown = failure_page("data_anomaly", rules(), {"nan_in_input": told})
+    assert heading in shown and "`python -m benchmarks.causes nan_in_input`" in shown and "FAILED: NaN" in shown
+    wrong, other = told | {"answer": "label_error"}, told | {"failure": "exploding_gradients"}
+    for kept in ({}, {"nan_in_input": wrong}, {"nan_in_input": other}):
+        assert heading not in failure_page("data_anomaly", rules(), kept)
+
+
+def test_every_failure_type_has_a_training() -> None:
+    for failure in FAILURE_TYPES:
+        assert "## A training that fails so" in failure_page(failure, rules(), trainings()), failure
 
 
 def test_every_setting_is_listed_with_its_default_and_explained() -> None:
