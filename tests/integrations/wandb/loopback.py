@@ -203,7 +203,8 @@ class Server:
         for file in variables.get("artifactFiles") or variables["input"]["artifactFiles"]:
             url = f"{self.url}/put/artifact/{file['artifactID']}/{file['name']}"
             place = {"storagePath": f"wandb_artifacts/{file['name']}", "uploadUrl": url, "uploadHeaders": []}
-            node = {**place, "uploadMultipartUrls": None, "artifact": {"id": file["artifactID"]}}
+            names = {"name": file["name"], "displayName": file["name"]}  # by which 0.28's sync tells them apart
+            node = {**place, **names, "uploadMultipartUrls": None, "artifact": {"id": file["artifactID"]}}
             edges.append({"node": node})
         return {"createArtifactFiles": {"files": {"edges": edges}}}
 
