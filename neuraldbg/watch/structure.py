@@ -84,7 +84,7 @@ def describe(name: str, module: nn.Module) -> ModuleFacts:
         width=width,
         norm_over=_normalized(module) if isinstance(module, nn.LayerNorm) else None,
         recurrent=isinstance(module, nn.RNNBase),
-        container=bool(next(module.children(), None)),
+        container=next(module.children(), None) is not None,  # a compiled child has a length that cannot be asked for
     )
 
 

@@ -268,3 +268,13 @@ def test_blocks_that_are_compiled_each_by_itself_are_seen_under_their_own_names(
     assert any("block that is compiled by itself" in n for n in dbg.diagnose().facts.coverage.notes)
     assert {n for n in records[-1].parameters if n[0] == "1"} == {"1.body.weight", "1.body.bias"}
     assert [r.step for r in records] == list(range(6))
+
+
+def test_a_child_that_was_compiled_by_itself_is_watched_with_its_parent(recorded):
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+    model[0] = torch.compile(model[0], backend="aot_eager")
+    dbg, records = recorded(model, cadence=1)
+    with dbg:
+        train(model, model)
+    assert dbg.diagnose().steps == 10 and not any("not watched" in n for n in dbg.diagnose().facts.coverage.notes)
+    assert {"0", "1", "2"} <= set(records[-1].layers) and "0.weight" in records[-1].parameters
