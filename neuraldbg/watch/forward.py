@@ -125,8 +125,9 @@ class ForwardWatch:
 
     def give(self, taken: list[Tensor]) -> None:
         """Let it be the open step's, beside what that step has."""
-        both = zip(self.traced, taken, strict=True) if self.traced else ()
-        self.traced = [torch.maximum(a, b) for a, b in both] if self.traced else taken
+        if self.traced:
+            taken = [torch.maximum(a, b) for a, b in zip(self.traced, taken, strict=True)]
+        self.traced = taken
 
     def begin(self, clear: bool = True) -> None:
         """Start a sampled step: forget the last one's numbers (a traced forward has written its own by now)."""
