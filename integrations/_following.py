@@ -24,7 +24,7 @@ def quietly(function: Callable[..., Any], *arguments: Any) -> None:
     """Do something of ours inside a call of the user's; an error of ours must not change what that call does."""
     try:
         function(*arguments)
-    except Exception:
+    except Exception as error:
         if sinks.strict():
             raise
-        sinks.log.warning("NeuralDBG could not follow a tracked run", exc_info=True)
+        sinks.log.error("NeuralDBG had an error and leaves this training alone: %r", error, exc_info=error)

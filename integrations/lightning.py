@@ -12,10 +12,11 @@ hand alone, and only where `lightning` is installed too.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ._following import quietly
 from ._missing import missing
 
 try:
@@ -81,25 +82,25 @@ class NeuralDbgCallback(Callback):  # type: ignore[misc]  # mypy does not read L
         return self.dbg.diagnose() if self.dbg is not None else None
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        _quietly(self._begin, trainer, pl_module)
+        quietly(self._begin, trainer, pl_module)
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        _quietly(self._set_step, trainer, pl_module)
+        quietly(self._set_step, trainer, pl_module)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        _quietly(self._stop, trainer)
+        quietly(self._stop, trainer)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        _quietly(self._validated, trainer)
+        quietly(self._validated, trainer)
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
-        _quietly(self._end, trainer, None)
+        quietly(self._end, trainer, None)
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        _quietly(self._end, trainer, exception)
+        quietly(self._end, trainer, exception)
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        _quietly(self._end, trainer, None)  # a fit that Lightning's tuner leaves comes through here alone
+        quietly(self._end, trainer, None)  # a fit that Lightning's tuner leaves comes through here alone
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy, also one in a spawned process, watches nothing until its own fit starts."""
@@ -115,7 +116,7 @@ class NeuralDbgCallback(Callback):  # type: ignore[misc]  # mypy does not read L
         replaced: list[sinks.Factory] = []
         if self._sinks is None and trainer.is_global_zero:
             for logger in trainer.loggers:
-                _quietly(self._add_sinks, logger, pl_module, given, replaced)
+                quietly(self._add_sinks, logger, pl_module, given, replaced)
         for factory in replaced:
             sinks.remove_factory(factory)
         try:
@@ -176,16 +177,6 @@ class NeuralDbgCallback(Callback):  # type: ignore[misc]  # mypy does not read L
             print(found)
             for folder in self._folders:
                 print(f"NeuralDBG's report and journal are in {folder}")
-
-
-def _quietly(step: Callable[..., None], *arguments: Any) -> None:
-    """An error of ours is said and leaves the Trainer alone."""
-    try:
-        step(*arguments)
-    except Exception as error:
-        if sinks.strict():
-            raise
-        sinks.log.error("NeuralDBG had an error and leaves this fit alone: %r", error, exc_info=error)
 
 
 def _folder_sink(folder: Path, pl_module: Any, settings: Settings | None) -> sinks.Sink:

@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ._following import replaced
+from ._following import quietly, replaced
 from ._missing import missing
 
 try:
@@ -71,19 +71,19 @@ class NeuralDbgCallback(TrainerCallback):  # type: ignore[misc]
         return self.dbg.diagnose() if self.dbg is not None else None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        _quietly(self._begin, args, state, kwargs["model"])
+        quietly(self._begin, args, state, kwargs["model"])
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        _quietly(self._set_step, state.global_step)
+        quietly(self._set_step, state.global_step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        _quietly(self._step_ends, args, control)
+        quietly(self._step_ends, args, control)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
-        _quietly(self._evaluated, metrics or {})
+        quietly(self._evaluated, metrics or {})
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        _quietly(self._end)
+        quietly(self._end)
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy, also one in a spawned process, watches nothing until its own training begins."""
@@ -152,16 +152,6 @@ class NeuralDbgCallback(TrainerCallback):  # type: ignore[misc]
             print(found)
 
 
-def _quietly(step: Callable[..., None], *arguments: Any) -> None:
-    """An error of ours is said and leaves the Trainer alone."""
-    try:
-        step(*arguments)
-    except Exception as error:
-        if sinks.strict():
-            raise
-        sinks.log.error("NeuralDBG had an error and leaves this training alone: %r", error, exc_info=error)
-
-
 def _follow() -> None:
     """Trainer tells its callbacks of no exception and of no loss: `train` of a Trainer that has ours does."""
     original = Trainer.train
@@ -178,7 +168,7 @@ def _follow() -> None:
             return original(self, *arguments, **named)
         except BaseException as error:
             for callback in ours:
-                _quietly(callback._end, error, self.args.gradient_accumulation_steps)
+                quietly(callback._end, error, self.args.gradient_accumulation_steps)
             raise
         finally:
             undo()
@@ -196,7 +186,7 @@ def _tell_losses(trainer: Any, ours: Sequence[NeuralDbgCallback]) -> Callable[[]
     def training_step(*arguments: Any, **named: Any) -> Any:
         loss = original(*arguments, **named)
         for callback in ours:
-            _quietly(callback._add, loss)
+            quietly(callback._add, loss)
         return loss
 
     setattr(training_step, MARK, True)

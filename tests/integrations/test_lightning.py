@@ -222,7 +222,7 @@ def test_an_error_of_ours_is_logged_and_the_fit_goes_on(
     module.automatic_optimization = False
     fit(module, loader(), callback)
     assert module.batches == BATCHES
-    assert "leaves this fit alone" in caplog.text and "Nothing has no parameters" in caplog.text
+    assert "leaves this training alone" in caplog.text and "Nothing has no parameters" in caplog.text
 
 
 def test_each_fit_is_a_session_of_its_own_and_a_copied_callback_watches_nothing() -> None:
