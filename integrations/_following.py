@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from neuraldbg import sinks
+from neuraldbg.switch import strict
 
 
 def replaced(place: Any, name: str, ours: Any) -> Callable[[], None]:
@@ -25,6 +26,6 @@ def quietly(function: Callable[..., Any], *arguments: Any) -> None:
     try:
         function(*arguments)
     except Exception as error:
-        if sinks.strict():
+        if strict():
             raise
         sinks.log.error("NeuralDBG had an error and leaves this training alone: %r", error, exc_info=error)

@@ -29,8 +29,9 @@ try:
 except ImportError as error:
     raise missing("optuna") from error
 
-from neuraldbg import NeuralDbg, TrainingFailed, sinks
+from neuraldbg import NeuralDbg, TrainingFailed
 from neuraldbg.diagnosis import Diagnosis
+from neuraldbg.switch import strict
 
 __all__ = ["HYPER_PARAMETERS", "end", "note", "watch"]
 
@@ -117,7 +118,7 @@ def note(trial: optuna.Trial, diagnosis: Diagnosis) -> None:
             if value is not None:
                 trial.set_user_attr(f"neuraldbg.{name}", value)
     except Exception as error:  # the study's storage is away: its trial goes on
-        if sinks.strict():
+        if strict():
             raise
         log.warning("NeuralDBG could not write into trial %s: %r", trial.number, error)
 

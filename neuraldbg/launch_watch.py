@@ -16,6 +16,7 @@ from neuraldbg.launch import say
 from neuraldbg.report.text import headline, rich_report
 from neuraldbg.runfolder import FolderSink, RunFolder
 from neuraldbg.settings import make
+from neuraldbg.switch import strict
 from neuraldbg.watch import discover
 
 RUN = ("neuraldbg run",)  # the one tracked run of this process, for `discover`
@@ -43,7 +44,7 @@ class Watch:
                 discover.run_ending(RUN[0], (type(error), error, error.__traceback__))
             discover.finish_all()
         except Exception as ours:
-            if sinks.strict():
+            if strict():
                 raise
             say(f"the report is not complete, by an error of NeuralDBG: {ours!r}")
 

@@ -29,6 +29,7 @@ from typing import Any, Protocol
 from neuraldbg.diagnosis import Diagnosis
 from neuraldbg.events import SemanticEvent
 from neuraldbg.record import RunFacts
+from neuraldbg.switch import strict
 
 log = logging.getLogger("neuraldbg")
 
@@ -85,11 +86,6 @@ def _installed() -> tuple[Factory, ...]:
         except Exception:
             log.warning("NeuralDBG goes on without the sink %r", entry.name, exc_info=True)
     return tuple(found)
-
-
-def strict() -> bool:
-    """Whether a sink's error is raised when the session closes (for tests) and not only logged."""
-    return os.environ.get("NEURALDBG_STRICT", "") not in ("", "0")
 
 
 class Memory:

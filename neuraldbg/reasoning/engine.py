@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Sequence
 
 from neuraldbg.diagnosis import CausalHypothesis, Claim, Diagnosis, Verdict
@@ -16,6 +15,7 @@ from neuraldbg.reasoning.graph import causal_graph, condensed, label
 from neuraldbg.reasoning.mechanism import failure_of
 from neuraldbg.run import Run, ordered
 from neuraldbg.settings import Settings, make
+from neuraldbg.switch import strict
 
 MOST_LINKS = 8  # of a chain in words
 STATES = {
@@ -36,7 +36,7 @@ def claims_of(run: Run, found: Sequence[tuple[str, Rule]]) -> list[Claim]:
         try:
             claims.extend(rule(run))
         except Exception as error:
-            if os.environ.get("NEURALDBG_STRICT") == "1":
+            if strict():
                 raise
             log.warning("neuraldbg: the rule %s failed and is skipped: %r", name, error)
     return claims

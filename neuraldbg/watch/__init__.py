@@ -21,10 +21,11 @@ from neuraldbg.events import SemanticEvent
 from neuraldbg.reasoning import queries
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings, make
+from neuraldbg.switch import strict
 from neuraldbg.trace import EventLog, Trace
 from neuraldbg.watch import signals, structure
 from neuraldbg.watch.refresh import leave_out
-from neuraldbg.watch.session import Session, log, strict
+from neuraldbg.watch.session import Session, log
 from neuraldbg.watch.stopping import OnFailure, Stopper
 
 __all__ = ["NeuralDbg"]
@@ -155,10 +156,18 @@ class NeuralDbg:
             self._adopt(*pair)
 
     def drop(self, model: nn.Module) -> None:
-        """Stop watching one of several models (before the first step has ended)."""
+        """Stop watching one of several models (in the first round of steps)."""
         for number, (_, ref) in enumerate(self._session.models):
             if ref() is structure.unwrapped(model):
                 self._session.drop(number)
+
+    def hold_models(self) -> None:
+        """Which models take part is not known yet: the first records wait, for their names depend on it."""
+        self._session.growing = True
+
+    def settle_models(self) -> None:
+        """It is known now."""
+        self._session.growing = False
 
     def watches(self, model: nn.Module) -> bool:
         target = structure.unwrapped(model)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from neuraldbg.record import Coverage, Culprit, InputStats, LayerStats, ParameterStats, RunFacts
+from neuraldbg.record import Coverage, Culprit, InputStats, LayerStats, ParameterStats, RunFacts, StepRecord
 from neuraldbg.watch.host import has_values
 
 if TYPE_CHECKING:
@@ -77,6 +77,30 @@ class Names:
     def owner(self, i: int, session: Session) -> str:
         """The module that holds parameter i."""
         return self.parameters[i].rpartition(".")[0].partition("parametrizations.")[0].rstrip(".")
+
+
+def plain(record: StepRecord, model: str) -> StepRecord:
+    """A record of several models as it would be of this one alone: its names without the model's, the others out."""
+
+    def own(name: str) -> bool:
+        return name == model or name.startswith(model + ".")
+
+    def short(name: str) -> str:
+        return name[len(model) + 1 :]
+
+    bad, culprit = record.first_bad, record.culprit
+    if bad is not None and bad[1] and own(bad[1]):
+        bad = bad[0], short(bad[1])
+    if culprit is not None and culprit.module and own(culprit.module):
+        culprit = dataclasses.replace(culprit, module=short(culprit.module))
+    return dataclasses.replace(
+        record,
+        layers={short(name): s for name, s in record.layers.items() if own(name)},
+        parameters={short(name): s for name, s in record.parameters.items() if own(name)},
+        alike=tuple(short(name) for name in record.alike if own(name)),
+        first_bad=bad,
+        culprit=culprit,
+    )
 
 
 def group_gradients(session: Session, gradients: dict[int, float]) -> tuple[float | None, ...]:
@@ -231,8 +255,8 @@ def build_facts(session: Session) -> RunFacts:
                 for i, w in enumerate(parameters.items)
                 if session.names.parameter_model[i] not in session.dropped and not w.gone
             ),
-            steps=session.count,
-            steps_sampled=session.sampled_count,
+            steps=session.count - session.joined[0],
+            steps_sampled=session.sampled_count - session.joined[1],
             mode="compiled" if session.compiled or (session.count and not session.forward.ran) else "eager",
             share=min(1.0, session.spent / elapsed),
             notes=tuple(silent_notes),

@@ -47,6 +47,11 @@ class StepClock:
         if self.rounds[key] >= ROUNDS:
             self.known = set(self.rounds)
 
+    def joined(self) -> None:
+        """The steps before this one were its first part: the optimizers that ended them have had their turn."""
+        for key in self.known:
+            self.rounds[key] += 1
+
     def due(self, moved: Callable[[], bool]) -> bool:
         if self.explicit or self.empty:
             return False

@@ -1,9 +1,10 @@
 """Sessions nobody asked for by name: after a spoke's `autolog()`, the models that optimizers train are watched.
 
 A new optimizer tells which modules it trains (`owners`), and one session takes them in before their first forward
-pass, so that step 0 is seen and a compiled model is caught before it is traced. At the first optimizer step the models
-that took no part in it leave. There is never a hook on all modules (it would make `torch.compile` warn); the global
-step hooks of optimizers stay while autolog is on.
+pass, so that step 0 is seen and a compiled model is caught before it is traced. At an optimizer's first step those of
+its models that took no part leave; the models of others have until one steps again, for models may train in turn.
+There is never a hook on all modules (it would make `torch.compile` warn); the global step hooks of optimizers stay
+while autolog is on.
 
 A session ends when the run that it is tracked in is no longer active (a spoke gives a `Probe` that tells), when another
 model trains elsewhere, or at interpreter exit. State is kept per thread, as trackers keep their active run.
@@ -25,7 +26,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from neuraldbg.sinks import strict
+from neuraldbg.switch import strict
 from neuraldbg.watch.owners import optimizers, owners
 
 if TYPE_CHECKING:
@@ -73,6 +74,12 @@ class _Watched:
             p.register_post_accumulate_grad_hook(self.mark) for p in model.parameters() if _takes_gradient(p)
         ]
 
+    def look_back(self) -> None:
+        """Taken in before a step whose passes went by unmarked: gradients tell whether it took part in them."""
+        model = self.model()
+        if model is not None and any(p.grad is not None for p in model.parameters()):
+            self.mark.seen = True
+
     def release(self, forward: bool = True) -> None:
         """Take the marks off; without `forward` the model's own stays, whose loss would recompile a compiled model."""
         kept = 0 if forward else 1
@@ -92,7 +99,8 @@ class _Entry:
         self.session = session
         self.watched: list[_Watched] = []
         self.runs: dict[Probe, str] = {}
-        self.decided = False
+        self.stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self.decided = self.settled = False  # after its first step no model joins, after its first round none leaves
         self.strangers = 0
         self.finished = False
 
@@ -137,17 +145,23 @@ class _Entry:
             w.mark.seen or o not in _stepped for w in self.watched for o in w.optimizers
         )
 
-    def decide(self) -> None:
-        """At the first optimizer step: models that took no part leave."""
-        self.decided = True
+    def decide(self, optimizer: Optimizer) -> None:
+        """After each optimizer step of the first round: models that took no part in their turn leave."""
+        again, self.decided = optimizer in self.stepped, True
+        self.stepped.add(optimizer)
         for watched in list(self.watched):
             model = watched.model()
             stays = model is not None and watched.mark.seen
+            if not stays and not again and not any(o in self.stepped for o in watched.optimizers):
+                continue  # its turn may come
             watched.release(forward=not stays)  # the marks have told all that they can, and cost a call a parameter
             if not stays:
                 self.watched.remove(watched)
                 if model is not None:
                     self.session.drop(model)
+        self.settled = all(watched.mark.seen for watched in self.watched)
+        if self.settled:
+            self.session.settle_models()
 
     def finish(
         self,
@@ -299,6 +313,7 @@ def _joined(entry: _Entry | None, models: list[nn.Module], optimizer: Optimizer)
         from neuraldbg.watch import NeuralDbg
 
         session = NeuralDbg(*models)
+        session.hold_models()
         session.__enter__()
         entry = _Entry(session)
         session.while_active = functools.partial(_is_active, weakref.ref(entry))
@@ -327,6 +342,10 @@ def _is_active(ref: weakref.ref[_Entry]) -> bool:
 def _before_step(optimizer: Optimizer, *_: Any) -> None:
     if not _in_session(optimizer):
         _take(optimizer)
+        for entry in (_local.entry, _local.pending):
+            for watched in entry.watched if entry is not None else ():
+                if optimizer in watched.optimizers:
+                    watched.look_back()
 
 
 @_guarded
@@ -337,15 +356,15 @@ def _after_step(optimizer: Optimizer, *_: Any) -> None:
     entry, pending = _local.entry, _local.pending
     if entry is not None and entry.trains(optimizer):
         entry.strangers = 0
-        if not entry.decided:
+        if not entry.settled:
             entry.bind()
-            entry.decide()
+            entry.decide(optimizer)
         elif pending is not None and pending.decided:  # they take turns: parts of one training, one made late
             _finish(pending)
     elif pending is not None and pending.trains(optimizer):
-        if not pending.decided:
+        if not pending.settled:
             pending.bind()
-            pending.decide()
+            pending.decide(optimizer)
         if entry is not None:
             entry.strangers += 1
             if entry.is_elsewhere() or entry.is_over() or entry.strangers >= RETIRED_AFTER:

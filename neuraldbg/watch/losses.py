@@ -93,6 +93,18 @@ def before_overflow(loss: Tensor | None, given: Tensor | None) -> Tensor | None:
         return torch.where(torch.isfinite(loss), loss, given)
 
 
+def earlier(before: Tensor | None, now: Tensor) -> Tensor:
+    """The loss of a step's latest backward pass, or that of one before it which was no number: it must not be lost.
+
+    Nothing waits for the device.
+    """
+    if before is None or before.device != now.device or before.numel() != 1 or now.numel() != 1:
+        return now
+    with torch.no_grad():
+        before = before.to(now.dtype).reshape(now.shape)
+        return torch.where(torch.isfinite(before), now, before)
+
+
 def _saved(node: Any, name: str) -> Any:
     try:
         return getattr(node, name)

@@ -20,8 +20,9 @@ from torch import Tensor, nn
 
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
+from neuraldbg.switch import strict
 from neuraldbg.watch import batch, closing, inputs, losses, signals, structure
-from neuraldbg.watch.assemble import Names, build_facts
+from neuraldbg.watch.assemble import Names, build_facts, plain
 from neuraldbg.watch.attach import Attachment
 from neuraldbg.watch.clock import StepClock
 from neuraldbg.watch.forward import ForwardWatch
@@ -42,10 +43,6 @@ R = TypeVar("R")
 NEVER = 2**64  # above every node's number
 PACKED = "saved tensors are packed by hooks (checkpointing, offloading): the loss's operator is not read where they are"
 PROVISIONAL = 16  # first steps that wait until it is known how a step ends
-
-
-def strict() -> bool:
-    return os.environ.get("NEURALDBG_STRICT") == "1"
 
 
 def guarded(method: Callable[P, R]) -> Callable[P, R | None]:
@@ -98,7 +95,9 @@ class Session:
         self.band: float | None = None
         self.depth = 0
         self.count = self.sampled_count = self.mapped = 0
+        self.joined = (0, 0)  # of these counts, what was a part of step 0
         self.provisional: list[StepRecord] = []
+        self.growing = False  # whether models may still join or leave
         self.light: list[tuple[StepRecord, float | Tensor | None, Tensor | None, Tensor | float]] = []
         self.weights_bad = False
         self.dropped: set[int] = set()
@@ -165,14 +164,19 @@ class Session:
     def drop(self, number: int) -> None:
         """Stop watching one model: hooks off, its modules and parameters out of the records."""
         self.remove(number)
+        several = len(self.models) - len(self.dropped) > 1
         for k, item in enumerate(self.parameters.items):
             if self.names.parameter_model[k] == number:
-                item.ref, item.grad_norm, item.consumed_norm = _gone(nn.Parameter), None, None
+                item.ref, item.grad_norm, item.consumed_norm = weakref.ref(nn.Parameter()), None, None
         for place in self.forward.places:
             if place.model == number:
-                place.ref = _gone(nn.Module)
+                place.ref = weakref.ref(nn.Module())
         self.dropped.add(number)
         self.names.modules = []  # a single model that is left has plain names
+        left = [name for k, (name, _) in enumerate(self.models) if k not in self.dropped]
+        if several and len(left) == 1:
+            self.provisional = [plain(r, left[0]) for r in self.provisional]
+            self.light = [(plain(r, left[0]), loss, norm, scale) for r, loss, norm, scale in self.light]
 
     def rehang(self, models: list[tuple[str, nn.Module]]) -> None:
         """Hang the hooks of known models again, after a pause."""
@@ -329,7 +333,7 @@ class Session:
         root, found = self.pending_loss
         self.pending_loss = (None, None)
         if root is not None:
-            self.root_loss = root.detach()
+            self.root_loss = losses.earlier(self.root_loss, root.detach())
         if found is not None:
             self.found = found
         if self.sampling:
@@ -361,8 +365,8 @@ class Session:
         if k not in self.clock.known:
             replaced = self.parameters.retire(k)
             self.clock.known -= replaced
-            if not replaced and not self.clock.told:
-                self._renumber()  # a round that was taken for whole was not
+            if not replaced and not self.clock.told and self._renumber():
+                self.clock.joined()  # a round that was taken for whole was not
         self.clock.optimizer(k)
         self.rates[k] = rates_of(optimizer)
         self.replay.optimizer_stepped(self.parameters.owners[k].members)
@@ -412,20 +416,24 @@ class Session:
         self.loss = value
         self.clock.loss_told = True
 
-    def _renumber(self) -> None:
+    def _renumber(self) -> bool:
         """What was taken for the first steps all belonged to step 0: it is only now known how a step ends."""
-        if self.provisional and not self.clock.explicit:
-            self.clock.step = 0
-            records, self.provisional = self.provisional, []
-            for record in records:
-                self.hand_on(replace(record, step=0))
+        if not self.provisional or self.clock.explicit:
+            return False
+        self.clock.step = 0
+        records, self.provisional = self.provisional, []
+        self.joined = len(records), sum(record.sampled for record in records)
+        for record in records:
+            self.hand_on(replace(record, step=0))
+        return True
 
     @guarded
     def set_step(self, value: int) -> None:
         if not self.clock.empty and value != self.clock.step:
             self.close()
         self.clock.explicit = True
-        self._flush_provisional()
+        if not self.growing:
+            self._flush_provisional()
         self.clock.step = value
 
     def _boundary(self) -> None:
@@ -465,8 +473,8 @@ class Session:
         self._clear()
 
     def hand_on(self, record: StepRecord) -> None:
-        """To the trace; the first few wait until it is known whether the user records losses."""
-        if not (self.clock.told or self.clock.explicit) and self.count < PROVISIONAL:
+        """To the trace; the first few wait until it is known how a step ends, and which models take part."""
+        if (self.growing or not (self.clock.told or self.clock.explicit)) and self.count < PROVISIONAL:
             self.provisional.append(record)
             return
         self._flush_provisional()
@@ -488,8 +496,3 @@ class Session:
         self.ended = final
         self._flush_provisional()
         self.facts = build_facts(self)
-
-
-def _gone(kind: type[Any]) -> weakref.ref[Any]:
-    """A dead reference, for what is no longer watched."""
-    return weakref.ref(kind())
