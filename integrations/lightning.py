@@ -173,7 +173,7 @@ class NeuralDbgCallback(Callback):  # type: ignore[misc]  # mypy does not read L
         self._open = False
         self.dbg.__exit__(*((type(error), error, error.__traceback__) if error is not None else (None, None, None)))
         found = self.dbg.diagnose()
-        if self.show and trainer.is_global_zero and str(found.verdict) != "healthy":
+        if self.show and trainer.is_global_zero and self.dbg.settings.enabled and str(found.verdict) != "healthy":
             print(found)
             for folder in self._folders:
                 print(f"NeuralDBG's report and journal are in {folder}")

@@ -148,7 +148,7 @@ class NeuralDbgCallback(TrainerCallback):  # type: ignore[misc]
             sink.bind()
         self.dbg.__exit__(*((type(error), error, error.__traceback__) if error is not None else (None, None, None)))
         found = self.dbg.diagnose()
-        if self.show and self._first and found.verdict is not Verdict.HEALTHY:
+        if self.show and self._first and self.dbg.settings.enabled and found.verdict is not Verdict.HEALTHY:
             print(found)
 
 

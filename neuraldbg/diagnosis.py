@@ -161,6 +161,13 @@ class Diagnosis:
     schema_version: int = SCHEMA_VERSION
 
     @property
+    def saw_nothing(self) -> bool:
+        """Whether the session is over and no step of any training came by, so that no verdict means anything."""
+        if self.verdict is Verdict.RUNNING or self.steps:
+            return False
+        return not (self.hypotheses or self.notes or self.events or self.series)
+
+    @property
     def top(self) -> CausalHypothesis | None:
         return self.hypotheses[0] if self.hypotheses else None
 

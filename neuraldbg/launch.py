@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 FAILED = 3  # the exit code under --fail-on
 RUNS = "neuraldbg_runs"
+UNSEEN = "torch was not imported"
 _CODE = """
 import sys
 if sys.path[:1] == [""]: del sys.path[0]
@@ -137,9 +138,9 @@ class Watching:
                 self._watch.end()
                 self._watch.tell(self._options.as_json)
             elif self._options.as_json:
-                say('{"folder": null, "sessions": []}', name="")
+                say(json.dumps({"nothing_seen": UNSEEN, "folder": None, "sessions": []}), name="")
             else:
-                say("no training was seen: torch was not imported")
+                say(f"no training was seen: {UNSEEN}")
 
 
 def say(text: str, name: str = "neuraldbg: ") -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from neuraldbg import sinks
 from neuraldbg.diagnosis import Diagnosis
 from neuraldbg.launch import say
-from neuraldbg.report.text import headline, rich_report
+from neuraldbg.report.text import headline, rich_report, word
 from neuraldbg.runfolder import FolderSink, RunFolder
 from neuraldbg.settings import make
 from neuraldbg.switch import strict
@@ -21,6 +21,7 @@ from neuraldbg.watch import discover
 
 RUN = ("neuraldbg run",)  # the one tracked run of this process, for `discover`
 SHOWN = 3  # verdicts printed in full; of many trainings in one process the others get a line
+UNSEEN = {"nothing_seen": "no optimizer of torch.optim made a step", "folder": None, "sessions": []}
 BAD: Mapping[str | None, tuple[str, ...]] = {"failed": ("failed",), "warning": ("failed", "warning"), None: ()}
 
 
@@ -58,17 +59,17 @@ class Watch:
         if as_json:
             from neuraldbg.report.json import to_dict
 
-            told = {"folder": folder if self._diagnoses else None, "sessions": [to_dict(d) for d in self._diagnoses]}
+            told = {"folder": folder, "sessions": [to_dict(d) for d in self._diagnoses]} if self._diagnoses else UNSEEN
             print(json.dumps(told, allow_nan=False), file=sys.stderr)
             return
         if not self._diagnoses:
-            say("no training was seen: no optimizer of torch.optim made a step")
+            say(f"no training was seen: {UNSEEN['nothing_seen']}")
             return
         console = Console(stderr=True)
         for diagnosis in self._diagnoses[:SHOWN]:
             console.print(rich_report(diagnosis))
         for diagnosis in self._diagnoses[SHOWN:]:
-            line = f"{str(diagnosis.verdict).upper()}: {headline(diagnosis)}"
+            line = f"{word(diagnosis).upper()}: {headline(diagnosis)}"
             console.print(line, markup=False, highlight=False, soft_wrap=True)
         say(f"report and journal are in {folder}")
 

@@ -111,6 +111,8 @@ def test_a_script_without_torch_gets_no_torch_and_no_folder(tmp_path: Path) -> N
     done = run(tmp_path, script(tmp_path, "import sys; print({'torch', 'pydantic', 'rich'} & set(sys.modules))"))
     assert (done.returncode, done.stdout) == (0, "set()\n")
     assert done.stderr == "neuraldbg: no training was seen: torch was not imported\n"
+    told = json.loads(run(tmp_path, "--json", "train.py").stderr)
+    assert told == {"nothing_seen": "torch was not imported", "folder": None, "sessions": []}
     assert not folders(tmp_path)
 
 
@@ -118,6 +120,16 @@ def test_a_script_that_trains_nothing_is_told_so(tmp_path: Path) -> None:
     text = "import torch; torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0); torch.nn.Linear(1, 1)"
     done = run(tmp_path, script(tmp_path, text))
     assert done.returncode == 0 and "no training was seen: no optimizer" in done.stderr and not folders(tmp_path)
+    told = json.loads(run(tmp_path, "--json", "train.py").stderr)
+    assert told["nothing_seen"].startswith("no optimizer") and told["sessions"] == []
+
+
+def test_a_script_that_fails_before_its_first_step_is_not_called_healthy(tmp_path: Path) -> None:
+    text = "import torch, neuraldbg\nwith neuraldbg.NeuralDbg(torch.nn.Linear(1, 1)):\n    open('gone')\n"
+    done = run(tmp_path, "--dir", "out", script(tmp_path, text))
+    assert done.returncode == 1 and "NOTHING SEEN" in done.stderr and "FileNotFoundError" in done.stderr
+    assert "HEALTHY" not in done.stderr
+    assert (tmp_path / "out" / "report.md").read_text().startswith("## NeuralDBG: nothing seen")
 
 
 ENDINGS = {

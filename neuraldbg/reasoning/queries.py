@@ -35,7 +35,7 @@ def explain(diagnosis: Diagnosis, failure_type: str | None = None) -> Hypotheses
     """On a failed run all hypotheses, best first; with a type, those of it or whose chain passes it."""
     name = None if failure_type is None else _known(failure_type, (*FAILURE_TYPES, *EVENT_TYPES))
     if diagnosis.verdict is not Verdict.FAILED:
-        return Hypotheses((), f"the run is {diagnosis.verdict}")
+        return Hypotheses((), _state(diagnosis))
     if name is None:
         return Hypotheses(diagnosis.hypotheses)
     found = [h for h in diagnosis.hypotheses if _passes(h, name)]
@@ -45,7 +45,11 @@ def explain(diagnosis: Diagnosis, failure_type: str | None = None) -> Hypotheses
 def get_hypotheses(diagnosis: Diagnosis) -> Hypotheses:
     """`explain`, and the notes of a healthy or warning run too."""
     found = [*explain(diagnosis), *diagnosis.notes]
-    return Hypotheses(sorted(found, key=lambda h: -h.confidence), f"the run is {diagnosis.verdict}")
+    return Hypotheses(sorted(found, key=lambda h: -h.confidence), _state(diagnosis))
+
+
+def _state(diagnosis: Diagnosis) -> str:
+    return "nothing was seen of a training" if diagnosis.saw_nothing else f"the run is {diagnosis.verdict}"
 
 
 def _standing(diagnosis: Diagnosis) -> list[CausalHypothesis]:

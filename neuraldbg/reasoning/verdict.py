@@ -11,6 +11,7 @@ from neuraldbg.run import Run
 
 # Probabilities of failure for what is not graded by a hypothesis; the last judged runs gave no better numbers.
 UNDENIABLE, BY_CAUSE, WARNED, FINE = 0.99, 0.6, 0.2, 0.02
+UNSEEN = 0.5  # nothing is known of it
 
 # What is wrong without having hurt the training, and from which share of a layer's units on.
 HARMFUL = (*NONFINITE, "loss_diverging", "loss_plateau", "exploding_gradient", "constant_output", "stuck_parameter")
@@ -34,11 +35,18 @@ def undeniable(run: Run) -> bool:
     return ended or next(lasting(run, *NONFINITE, "loss_diverging"), None) is not None
 
 
+def saw_nothing(run: Run) -> bool:
+    """Whether nothing of a training came by: no step, no number, no event."""
+    return not (run.steps or run.events or any(map(len, run.series.values())))
+
+
 def verdict(run: Run, hypotheses: Sequence[CausalHypothesis], notes: Sequence[CausalHypothesis]) -> Verdict:
     if any(not h.metadata.get("explained_by") for h in hypotheses):
         return Verdict.FAILED
     if not run.finished:
         return Verdict.RUNNING
+    if saw_nothing(run):
+        return Verdict.WARNING  # to call healthy what nobody looked at would be the worst of errors
     measured = (e for e in lasting(run, *HARMFUL) if not e.metadata.get("absolute"))  # a constant hurts nobody
     wrong = any(not n.metadata.get("advice") for n in notes)
     if wrong or next(measured, None) is not None:
@@ -52,4 +60,6 @@ def probability(said: Verdict, run: Run, hypotheses: Sequence[CausalHypothesis])
     if said is Verdict.FAILED:
         sure = max((h.confidence for h in hypotheses), default=0.0)
         return UNDENIABLE if undeniable(run) else round(BY_CAUSE + (UNDENIABLE - BY_CAUSE) * sure, 4)
-    return WARNED if said is Verdict.WARNING else FINE
+    if said is Verdict.WARNING:
+        return UNSEEN if saw_nothing(run) else WARNED
+    return FINE

@@ -13,9 +13,19 @@ from neuraldbg.diagnosis import CausalHypothesis, Diagnosis, Verdict
 from neuraldbg.events import SemanticEvent
 from neuraldbg.report.graph import COLOURS, event_group
 from neuraldbg.report.pictures import health, loss_curve, row_name
-from neuraldbg.report.sentences import cause_words, clean, confidence, evidence, layer, looked_at, numbers
+from neuraldbg.report.sentences import (
+    cause_words,
+    clean,
+    confidence,
+    evidence,
+    exception,
+    layer,
+    looked_at,
+    numbers,
+    why_nothing,
+)
 from neuraldbg.report.svg import svg
-from neuraldbg.report.text import headline, shown_hypothesis
+from neuraldbg.report.text import headline, shown_hypothesis, word
 
 EVENT_ROWS = 200  # keeps the page far below 200 KB; the rest is in diagnosis.json
 CARDS = 6
@@ -48,7 +58,9 @@ def _context(diagnosis: Diagnosis) -> dict[str, Any]:
     return {
         "version": __version__,
         "schema": diagnosis.schema_version,
-        "verdict": str(diagnosis.verdict),
+        "verdict": word(diagnosis),
+        "tone": "unseen" if diagnosis.saw_nothing else str(diagnosis.verdict),
+        "unseen": why_nothing(diagnosis.facts) if diagnosis.saw_nothing else "",
         "headline": headline(diagnosis),
         "top": None if top is None else {"confidence": confidence(top), "remedy": clean(top.remedy, 600)},
         "probability": f"{diagnosis.failure_probability:.2f}",
@@ -113,6 +125,6 @@ def _coverage(diagnosis: Diagnosis) -> list[tuple[str, str]]:
         ("Model", ", ".join(clean(m, 120) for m in facts.models[:8])),
         ("Optimizer", optimizers),
         ("Loss", clean(facts.loss_kind or "")),
-        ("Exception", clean(facts.exception or "")),
+        ("Exception", exception(facts)),
     ]
     return [(name, value) for name, value in rows if value]

@@ -7,12 +7,14 @@ from typing import Any
 
 from neuraldbg.codec import decode, encode
 from neuraldbg.diagnosis import SCHEMA_VERSION, Diagnosis
+from neuraldbg.report.sentences import why_nothing
 
 
 def to_dict(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Plain data, schema_version first."""
+    """Plain data, schema_version first; where no step of a training came by, `nothing_seen` says why that may be."""
     data: dict[str, Any] = encode(diagnosis)
-    return {"schema_version": data.pop("schema_version"), **data}
+    unseen = {"nothing_seen": why_nothing(diagnosis.facts)} if diagnosis.saw_nothing else {}
+    return {"schema_version": data.pop("schema_version"), **unseen, **data}
 
 
 def to_json(diagnosis: Diagnosis, indent: int | None = 1) -> str:

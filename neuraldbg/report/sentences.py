@@ -14,7 +14,7 @@ from typing import Any
 
 from neuraldbg.diagnosis import CausalHypothesis, Claim
 from neuraldbg.events import SemanticEvent
-from neuraldbg.record import Coverage
+from neuraldbg.record import Coverage, RunFacts
 
 CAUSES: Mapping[str, str] = MappingProxyType(
     {
@@ -340,6 +340,37 @@ def confidence(hypothesis: CausalHypothesis) -> str:
     """Confidence in a word and a number; one without a calibration entry says so."""
     text = f"{confidence_words(hypothesis.confidence)} ({hypothesis.confidence:.2f})"
     return f"{text}, uncalibrated" if hypothesis.metadata.get("calibrated") is False else text
+
+
+_PLACES: Mapping[str, str] = MappingProxyType(
+    {
+        "backward": " in the backward pass",
+        "optimizer": " in an optimizer step",
+        "loop": " in the training loop, outside of any forward or backward pass",
+    }
+)
+
+
+def exception(facts: RunFacts) -> str:
+    """What the user's code raised and where, as far as that is known; empty where nothing was raised."""
+    name = facts.exception_layer
+    where = _PLACES.get(facts.exception_place, "")
+    if name is not None:
+        where = f" in {layer(name)}" if name else " in the model's own forward"
+    return clean(facts.exception) + where if facts.exception else ""
+
+
+NOTHING_SEEN = "Nothing was seen of a training, so whether it is healthy is not known"
+
+
+def why_nothing(facts: RunFacts) -> str:
+    """Why a session may have seen nothing: it was off, was never entered, or its model is not the one that trained."""
+    if not facts.models:
+        return not_looked_at(facts.coverage) or "no model was entered; train it inside: with NeuralDbg(model):"
+    return (
+        "no forward pass with gradients, backward pass or optimizer step of the watched model came by:"
+        " a copy of it was trained, or another model, or it was trained before or after the session, or not at all"
+    )
 
 
 def looked_at(coverage: Coverage, steps: int) -> str:

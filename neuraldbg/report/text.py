@@ -8,13 +8,32 @@ from rich.table import Table
 from rich.text import Text
 
 from neuraldbg.diagnosis import CausalHypothesis, Diagnosis, Verdict
-from neuraldbg.report.sentences import clean, confidence, evidence, figure, layer, listed, looked_at, not_looked_at
+from neuraldbg.report.sentences import (
+    NOTHING_SEEN,
+    clean,
+    confidence,
+    evidence,
+    exception,
+    figure,
+    listed,
+    looked_at,
+    not_looked_at,
+    why_nothing,
+)
 
 STYLES = {Verdict.FAILED: "red", Verdict.WARNING: "yellow", Verdict.HEALTHY: "green", Verdict.RUNNING: "cyan"}
+UNSEEN = "yellow"
+
+
+def word(diagnosis: Diagnosis) -> str:
+    """The verdict in a word, or that nothing was seen."""
+    return "nothing seen" if diagnosis.saw_nothing else str(diagnosis.verdict)
 
 
 def headline(diagnosis: Diagnosis) -> str:
     """The verdict in one sentence, without its word."""
+    if diagnosis.saw_nothing:
+        return NOTHING_SEEN
     shown = shown_hypothesis(diagnosis)
     if shown:
         return clean(shown.description, 600)
@@ -39,7 +58,7 @@ def shown_hypothesis(diagnosis: Diagnosis) -> CausalHypothesis | None:
 
 def advice(diagnosis: Diagnosis) -> CausalHypothesis | None:
     """What else is known of a healthy run, such as that it ended while it was still learning."""
-    healthy = diagnosis.verdict is Verdict.HEALTHY and not diagnosis.facts.exception
+    healthy = diagnosis.verdict is Verdict.HEALTHY and not diagnosis.saw_nothing and not diagnosis.facts.exception
     return next((n for n in diagnosis.notes if n.metadata.get("advice")), None) if healthy else None
 
 
@@ -56,9 +75,12 @@ def lines(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     coverage = diagnosis.facts.coverage
     seen = looked_at(coverage, diagnosis.steps)
     blind = not_looked_at(coverage)
-    if blind:
+    why = why_nothing(diagnosis.facts) if diagnosis.saw_nothing else ""
+    if blind and blind != why:
         seen += f". Not looked at: {blind}"
-    out = [(str(diagnosis.verdict).upper(), headline(diagnosis))]
+    out = [(word(diagnosis).upper(), headline(diagnosis))]
+    if why:
+        out.append(("Why", why))
     top = shown_hypothesis(diagnosis)
     if top:
         out.append(("Confidence", _sure(top)))
@@ -72,7 +94,7 @@ def lines(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     elif note := advice(diagnosis):
         out.append(("Note", f"{clean(note.description, 400)}. {clean(note.remedy, 200)}"))
     elif diagnosis.facts.exception:
-        out.append(("Exception", clean(diagnosis.facts.exception) + _place(diagnosis.facts.exception_layer)))
+        out.append(("Exception", exception(diagnosis.facts)))
     out.append(("Looked at", seen))
     return out
 
@@ -81,10 +103,6 @@ def _sure(top: CausalHypothesis) -> str:
     """How sure, of which cause by its name, and where more is said of it."""
     cause = clean(top.cause, 100)
     return f"{confidence(top)} in {cause}; more on it: neuraldbg explain {cause}" if cause else confidence(top)
-
-
-def _place(name: str | None) -> str:
-    return f" in {layer(name)}" if name is not None else ""
 
 
 def further(diagnosis: Diagnosis) -> tuple[CausalHypothesis, ...]:
@@ -101,7 +119,7 @@ def summary(diagnosis: Diagnosis) -> str:
 
 def rich_report(diagnosis: Diagnosis) -> RenderableType:
     """The same for a terminal: a panel and, where causes compete, a table of them."""
-    colour = STYLES[diagnosis.verdict]
+    colour = UNSEEN if diagnosis.saw_nothing else STYLES[diagnosis.verdict]
     (verdict, claim), *rest = lines(diagnosis)
     body = Table.grid(padding=(0, 2))
     body.add_column(style="bold", no_wrap=True)

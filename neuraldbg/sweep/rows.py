@@ -95,7 +95,7 @@ def row(diagnosis: Diagnosis, name: str, parameters: Mapping[str, Value], where:
     from neuraldbg.report.text import shown_hypothesis
 
     top = shown_hypothesis(diagnosis)
-    verdict = str(diagnosis.verdict)
+    verdict = "" if diagnosis.saw_nothing else str(diagnosis.verdict)
     if top is None:
         return Row(name, verdict, parameters=parameters, where=where)
     return Row(name, verdict, top.cause, top.layer_name, top.step, top.confidence, parameters, where)

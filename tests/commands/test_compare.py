@@ -23,7 +23,7 @@ def _runs(tmp_path):
         folder = tmp_path / "runs" / f"run{k}"
         folder.mkdir(parents=True)
         found = CausalHypothesis("exploding_gradients", "learning_rate_too_high", "fc", 7, 0.8, "It diverged")
-        diagnosis = Diagnosis(Verdict.FAILED, 0.9, (found,)) if k % 2 else Diagnosis(Verdict.HEALTHY, 0.02)
+        diagnosis = Diagnosis(Verdict.FAILED, 0.9, (found,)) if k % 2 else Diagnosis(Verdict.HEALTHY, 0.02, steps=9)
         (folder / "diagnosis.json").write_text(to_json(diagnosis))
         (folder / "run.json").write_text(json.dumps({"arguments": ["--lr", "1.0" if k % 2 else "0.01"]}))
     return tmp_path / "runs"

@@ -149,6 +149,13 @@ def warning():
 
 
 @pytest.fixture
+def unseen():
+    """A session that was entered and that no step of a training came by."""
+    known = RunFacts(models=("linear",), coverage=Coverage(modules=3, parameters=4))
+    return Diagnosis(Verdict.WARNING, 0.5, facts=known)
+
+
+@pytest.fixture
 def hostile():
     failed = build_failed(HOSTILE[:5])
     extra = tuple(observed("dead_units", 30 + i, name, share=0.5, input=name) for i, name in enumerate(HOSTILE))

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from neuraldbg import NeuralDbg, SemanticEvent, Settings
+from neuraldbg import NeuralDbg, SemanticEvent, Settings, Verdict
 from neuraldbg.report.json import from_json, to_json
 from neuraldbg.watch import signals
 
@@ -371,3 +371,19 @@ def test_a_diagnosis_is_saved_in_each_form(ending, sign, tmp_path):
 def test_an_unknown_form_is_refused_with_the_known_ones(tmp_path):
     with pytest.raises(ValueError, match=r"diagnosis\.pdf.*\.json"):
         NeuralDbg(net()).save(tmp_path / "diagnosis.pdf")
+
+
+def test_a_session_that_saw_nothing_is_not_healthy_and_one_that_saw_a_step_is():
+    model, other = net(), net()
+    with NeuralDbg(model) as dbg:
+        train(model, 3)
+    assert dbg.diagnose().verdict is Verdict.HEALTHY and not dbg.diagnose().saw_nothing
+    with NeuralDbg(model) as dbg:
+        train(other, 3)
+    found = dbg.diagnose()
+    assert found.saw_nothing and found.verdict is Verdict.WARNING and found.failure_probability == 0.5
+    with pytest.raises(IndexError, match="nothing was seen of a training"):
+        dbg.explain_failure()[0]
+    assert NeuralDbg(model).diagnose().saw_nothing
+    with NeuralDbg(model) as dbg:
+        assert dbg.diagnose().verdict is Verdict.RUNNING
