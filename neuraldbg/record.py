@@ -271,7 +271,8 @@ class RunFacts:
 
     structure: residual (blocks add their input), post_norm (norm after the sum), attention, recurrent,
     has_norm: as far as modules and the graph show it. rank, world: of a distributed training, this process's number
-    and how many there are.
+    and how many there are. exception: the type of what the user's code raised; exception_place: forward (of
+    exception_layer), backward, optimizer, loop (outside of these), or "": not known.
     """
 
     models: tuple[str, ...] = ()
@@ -291,6 +292,7 @@ class RunFacts:
     started: float | None = None
     rank: int | None = None
     world: int | None = None
+    exception_place: str = ""
 
     def module(self, name: str | None) -> ModuleFacts | None:
         return next((m for m in self.modules if m.name == name), None)

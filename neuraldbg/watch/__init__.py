@@ -24,6 +24,7 @@ from neuraldbg.settings import Settings, make
 from neuraldbg.switch import strict
 from neuraldbg.trace import EventLog, Trace
 from neuraldbg.watch import signals, structure
+from neuraldbg.watch.raised import raised_at
 from neuraldbg.watch.refresh import leave_out
 from neuraldbg.watch.session import Session, log
 from neuraldbg.watch.stopping import OnFailure, Stopper
@@ -93,21 +94,8 @@ class NeuralDbg:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            self._session.exception = (type(error).__name__, self._failing(trace))
+            self._session.exception = (type(error).__name__, *raised_at(self._session, error, trace))
         self.finish()
-
-    def _failing(self, trace: TracebackType | None) -> str | None:
-        """The innermost watched module whose forward an exception left: by the calls that were open, or its frames."""
-        session = self._session
-        place = session.stack[-1] if session.stack else None
-        known = {id(m): k for k, p in enumerate(session.forward.places) if (m := p.ref()) is not None}
-        while trace is not None and not session.stack:  # a compiled module has no frames, an unsampled step no stack
-            place = known.get(id(trace.tb_frame.f_locals.get("self")), place)
-            trace = trace.tb_next
-        if place is None:
-            return None
-        session.names.fix(session)
-        return session.names.module(place)
 
     def _install_hooks(self) -> None:
         """The first half of the context: hang the hooks, open the sinks."""
@@ -281,12 +269,13 @@ class NeuralDbg:
     def _facts(self) -> RunFacts:
         """The facts with what came after watching had ended: the user's exception, an error of ours."""
         session, known = self._session, self._session.facts
-        exception, layer = session.exception or (None, None)
+        exception, place, layer = session.exception or (None, "", None)
         notes = tuple(dict.fromkeys((*known.coverage.notes, *session.notes)))
         return dataclasses.replace(
             known,
             started=self._trace.facts.started,
             exception=exception,
+            exception_place=place,
             exception_layer=layer,
             coverage=dataclasses.replace(known.coverage, notes=notes),
         )

@@ -107,7 +107,7 @@ class Session:
         self.late = False
         self.packed = False  # whether hooks on saved tensors were met
         self.since = 0  # the first node of autograd whose saved values may be read
-        self.exception: tuple[str, str | None] | None = None
+        self.exception: tuple[str, str, str | None] | None = None  # what, where (see `raised`), in which layer
         self.replay = Replay(self)
         self.kept = KeptGraphs()
         self.around: bool | None = None  # whether a forward came through DistributedDataParallel; None: there is none

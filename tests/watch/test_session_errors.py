@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 
 import pytest
@@ -64,7 +65,8 @@ def test_an_exception_of_the_users_passes_unchanged_with_the_diagnosis_kept_and_
     diagnosis = dbg.diagnose()
     assert diagnosis.steps >= 4
     assert diagnosis.facts.exception == type(error).__name__
-    assert diagnosis.facts.exception_layer == "1"
+    assert (diagnosis.facts.exception_place, diagnosis.facts.exception_layer) == ("forward", "1")
+    assert f"Exception: {type(error).__name__} in layer '1'" in str(diagnosis)
 
 
 @pytest.mark.parametrize("grad", [True, False])
@@ -79,14 +81,91 @@ def test_the_module_is_named_on_a_step_that_is_not_sampled_and_in_an_evaluation_
     assert dbg.diagnose().facts.exception_layer == "1.0"
 
 
-def test_an_exception_outside_the_model_names_no_module():
+class Loop(nn.Linear):
+    """A model whose own methods hold the training loop."""
+
+    def fit(self):
+        train(self, 2)
+        raise ValueError("my check")
+
+
+def of_the_loop(model):
+    raise ValueError("my check")
+
+
+def after_one_that_was_caught(model):
+    with contextlib.suppress(RuntimeError):
+        model(torch.randn(2, 3))
+    raise ValueError("my check")
+
+
+def in_a_method_of_the_model(model):
+    model.fit()
+
+
+@pytest.mark.parametrize("cadence", [1, 1000])
+@pytest.mark.parametrize("raises", [of_the_loop, after_one_that_was_caught, in_a_method_of_the_model])
+def test_an_exception_of_the_loop_itself_names_no_module_and_is_not_laid_to_the_model(raises, cadence):
+    model = Loop(4, 1)
+    dbg = NeuralDbg(model, cadence=cadence)
+    with pytest.raises(ValueError, match="my check"), dbg:
+        train(model, 2)
+        raises(model)
+    facts = dbg.diagnose().facts
+    assert (facts.exception, facts.exception_place, facts.exception_layer) == ("ValueError", "loop", None)
+    assert "Exception: ValueError in the training loop, outside of any forward or backward pass" in str(dbg.diagnose())
+
+
+class Refuses(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        raise ValueError("no derivative")
+
+
+class RefusesToStep(torch.optim.SGD):
+    def step(self, closure=None):
+        raise ValueError("no step")
+
+
+def in_backward(model):
+    Refuses.apply(model(torch.randn(2, 4))).sum().backward()
+
+
+def in_a_step(model):
+    model(torch.randn(2, 4)).sum().backward()
+    RefusesToStep(model.parameters(), lr=0.1).step()
+
+
+@pytest.mark.parametrize("cadence", [1, 1000])
+@pytest.mark.parametrize(
+    ("raises", "place", "words"),
+    [(in_backward, "backward", "in the backward pass"), (in_a_step, "optimizer", "in an optimizer step")],
+)
+def test_an_exception_in_backward_or_in_a_step_is_told_as_one(raises, place, words, cadence):
+    model = net()
+    dbg = NeuralDbg(model, cadence=cadence)
+    with pytest.raises(ValueError, match="no "), dbg:
+        train(model, 2)
+        raises(model)
+    facts = dbg.diagnose().facts
+    assert (facts.exception_place, facts.exception_layer) == (place, None)
+    assert f"Exception: ValueError {words}\n" in str(dbg.diagnose())
+
+
+def test_an_exception_that_the_loop_raises_from_one_of_a_layer_names_that_layer():
     model = net()
     dbg = NeuralDbg(model)
-    with pytest.raises(ZeroDivisionError), dbg:
+    with pytest.raises(KeyError), dbg:
         train(model, 2)
-        1 / 0  # noqa: B018
-    assert dbg.diagnose().facts.exception == "ZeroDivisionError"
-    assert dbg.diagnose().facts.exception_layer is None
+        try:
+            model(torch.randn(2, 3))
+        except RuntimeError as error:
+            raise KeyError("batch 3") from error
+    assert dbg.diagnose().facts.exception_layer == "0"
 
 
 def test_an_error_of_torchs_in_a_layer_names_the_layer():
