@@ -288,11 +288,11 @@ class RunFacts:
     coverage: Coverage = field(default_factory=Coverage)
     exception: str | None = None
     exception_layer: str | None = None
+    exception_place: str = ""
     tracked_run: str | None = None
     started: float | None = None
     rank: int | None = None
     world: int | None = None
-    exception_place: str = ""
 
     def module(self, name: str | None) -> ModuleFacts | None:
         return next((m for m in self.modules if m.name == name), None)
