@@ -5,8 +5,9 @@ What it is
     from one, another unit.
 
 How it looks
-    The loss jumps from far below chance to far above it within one step. Inputs, rate and hidden layers of that
-    step are as before: the model is confidently wrong. Or the targets of a regression themselves become several
+    The loss jumps from far below chance to far above it within one step, or to a height above chance that comes back
+    in the batches after it. Inputs, rate and hidden layers of that step are as before: the model is confidently
+    wrong. Or the targets of a regression themselves become several
     times as large or as small from one batch to the next, and the loss jumps or diverges after that.
 
 What speaks against it
@@ -31,6 +32,8 @@ from neuraldbg.reasoning.outcome import value
 from neuraldbg.run import Run, median
 
 USUAL = 1.96  # loss / chance at the highest peak of a healthy run
+ABOVE = 1.3  # loss / chance of a jump that comes back: no guess loses as much, and no lucky batch
+BACK, SPAN, LEVEL = 3, 10, 0.7  # batches of the next ten at this share of the height; a spike of one batch has none
 LEARNT = 0.5  # loss / chance before the jump: the model knew the old labels
 DECADES = 0.7
 AFTER = (3, 10)  # steps after the jump
@@ -44,7 +47,11 @@ def label_error(run: Run) -> Iterator[Claim]:
     yield from _other_unit(run)
     for jump in run.all("loss_spike"):
         height = value(jump, "over_chance", 0.0)
-        if height <= USUAL or value(jump, "decades", 0.0) < DECADES or value(jump, "before_over_chance", 0.0) > LEARNT:
+        if (
+            not (height > USUAL or _comes_back(run, jump))
+            or value(jump, "decades", 0.0) < DECADES
+            or value(jump, "before_over_chance", 0.0) > LEARNT
+        ):
             continue
         if _explained(run, jump) or not _stays(run, jump):
             continue
@@ -58,9 +65,16 @@ def label_error(run: Run) -> Iterator[Claim]:
             remedy="map all sources to the same class indices and units before joining them",
             summary=f"the loss jumps to {height:.1f} x chance while inputs and rate are as before",
             refuted_by="labels of this step that agree with the model's answers on earlier samples",
-            strength=math.log10(height / USUAL) + 0.3,
+            strength=max(0.0, math.log10(height / USUAL)) + 0.3,
         )
         return
+
+
+def _comes_back(run: Run, jump: SemanticEvent) -> bool:
+    """Some batches after it lose as much, though the model learns: they hold wrong labels too."""
+    height = value(jump, "over_chance", 0.0)
+    later = run.get("skill").between(jump.step + 1, jump.step + SPAN)
+    return height > ABOVE and sum(v > max(1.0, LEVEL * height) for v in later) >= BACK
 
 
 def _stays(run: Run, jump: SemanticEvent) -> bool:

@@ -84,7 +84,8 @@ def learning_rate_too_high(run: Run) -> Iterator[Claim]:
     dead = tuple(e for e in lasting(run, "dead_units", "constant_output", since=update.step) if _late(e))
     if dead and not (broken or flat) and _learns(run, dead):
         dead = ()
-    broken = broken or _thrown(run, update) or _tossed(run, update)
+    if not broken and not _signed(run):
+        broken = _thrown(run, update) or _tossed(run, update)
     if not (broken or flat or dead):
         yield from _starved(run, update)
         return
@@ -117,17 +118,18 @@ def _learns(run: Run, dead: tuple[SemanticEvent, ...]) -> bool:
     return few and run.skill is not None and run.skill < LEARNT
 
 
-def _thrown(run: Run, update: SemanticEvent) -> tuple[SemanticEvent, ...]:
-    """The first steps replaced the weights, the loss jumped, and it ends above where the untrained model was.
+def _signed(run: Run) -> bool:
+    """A loss that takes both signs (a policy's: a cross entropy times advantages) has no scale to measure a jump by."""
+    return min(run.get("loss").values, default=0.0) < 0
 
-    A loss that takes both signs (a policy's) has no scale that a jump could be measured by.
-    """
+
+def _thrown(run: Run, update: SemanticEvent) -> tuple[SemanticEvent, ...]:
+    """The first steps replaced the weights, the loss jumped, and it ends above where the untrained model was."""
     losses = run.get("loss")
     if value(update, "update_lg", 0.0) < REPLACED_LG or update.metadata.get("at_start") is not True:
         return ()
     first, tail = median(losses.values[:1]), losses.tail()
-    signed = min(losses.values, default=0.0) < 0
-    if first is None or tail is None or first <= 0 or signed or tail <= first or len(run.facts.optimizers) > 1:
+    if first is None or tail is None or first <= 0 or tail <= first or len(run.facts.optimizers) > 1:
         return ()
     jumps = run.all("loss_spike")
     return tuple(e for e in jumps if value(e, "height", 0.0) > THROWN * first) if run.skill is None else ()

@@ -9,7 +9,8 @@ How it looks
     rectified units never fires because it points away from the mean, or the loss does not move. Or the untrained
     outputs are as large as the inputs: the loss starts at many times chance, and on its way down most units of a
     layer die, or it stops on a plateau, or it has only undone its start by the end. Or a common mean many times the
-    deviation keeps the loss at chance.
+    deviation keeps the loss at chance, or inputs of that size keep it where it began. Or the targets are a hundred
+    times what an untrained model gives, and most of the run is spent on growing the weights to that size.
 
 What speaks against it
     Large inputs that nothing follows. Saturation that grows only in training, or behind a rectified layer. A loss
@@ -28,7 +29,16 @@ from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.events import SemanticEvent
-from neuraldbg.reasoning.outcome import BLOW_UP, CHANCE, NONFINITE, STARVED, lasting, not_learning, value
+from neuraldbg.reasoning.outcome import (
+    BLOW_UP,
+    CHANCE,
+    LONG_ENOUGH,
+    NONFINITE,
+    STARVED,
+    lasting,
+    not_learning,
+    value,
+)
 from neuraldbg.run import Run
 
 PINNED = 0.7  # of the first bounded layer at its limits before any update; healthy hidden layers have 0.09
@@ -37,12 +47,14 @@ DEAD = 0.3
 GATES_LG = 2.0  # decades: gates of a recurrent layer saturate at inputs of about ten
 HUGE_LG = 4.0  # of the targets; the loss of such a regression cannot move in any usual number of steps
 OVERSHOT = 5.0  # times chance before any update; weights of the usual size on scaled inputs start near 1
-FAR = 20.0  # times chance: from there a loss that has not come to half of chance has only undone its start
+FAR = 10.0  # times chance: from there a loss that has not come to half of chance has only undone its start
 UNLEARNT = 0.5  # of chance at the end
 HALF = 0.5  # of a layer's units; healthy layers have 0.42 at most
 FIRST = 10  # steps in which gradients of that size throw the weights
 FLOOD = 0.5  # strength: the targets are seen exactly, their doing is inferred
 RAW_LG = 1.5  # of the inputs, for a runaway to be theirs
+GROWN_LG = 1.9  # of the targets; usual outputs are of the size of one, and Adam moves a weight by the rate a step
+NEAR_CHANCE = 2.0  # times chance: small outputs for large targets start at the loss of a constant
 
 PREDICTS = {
     **STARVED,
@@ -70,6 +82,8 @@ def unnormalised_inputs(run: Run) -> Iterator[Claim]:
         or _overshot(run, raw)
         or _flooded(run, target)
         or _hidden(run, raw)
+        or _still(run, raw)
+        or _growing(run, target)
     )
     if found is None:
         return
@@ -184,6 +198,27 @@ def _hidden(run: Run, raw: SemanticEvent | None) -> Found | None:
     if raw is None or value(raw, "offset", 0.0) < OFFSET or not flat:
         return None
     return "data_anomaly", None, FLOOD, flat
+
+
+def _still(run: Run, raw: SemanticEvent | None) -> Found | None:
+    """A loss that never left where it began, on inputs of that size."""
+    flat = tuple(e for e in lasting(run, "loss_plateau") if value(e, "since", 1.0) == 0)
+    size = value(raw, "rms_lg", 0.0) if raw is not None else 0.0
+    if size < RAW_LG or not flat or any(0 <= value(e, "skill", CHANCE) < CHANCE for e in flat):
+        return None
+    return "data_anomaly", None, (size - RAW_LG) / 2, flat
+
+
+def _growing(run: Run, target: SemanticEvent | None) -> Found | None:
+    """The whole run went into growing outputs to the size of the targets: a fall from chance, not half done."""
+    skill = run.get("skill")
+    head, tail = skill.head(3), skill.tail()
+    if target is None or head is None or tail is None or len(skill) < LONG_ENOUGH:
+        return None
+    size = value(target, "rms_lg", 0.0)
+    if size < GROWN_LG or head > NEAR_CHANCE or not UNLEARNT < tail < CHANCE:
+        return None
+    return "data_anomaly", None, (size - GROWN_LG) / 2, ()
 
 
 def _flooded(run: Run, target: SemanticEvent | None) -> Found | None:

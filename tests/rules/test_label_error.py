@@ -104,3 +104,24 @@ def test_weights_that_were_written_to_just_before_explain_the_jump() -> None:
 def test_weights_that_each_step_replaces_make_jumps_of_their_own() -> None:
     silent(run(observed("violent_update", 0, update_lg=-0.1, at_start=True), jump()))
     explains(run(observed("violent_update", 0, update_lg=-0.2, at_start=True), jump()), step=120)
+
+
+def after(*heights: float) -> dict[str, list[float]]:
+    """Loss / chance of the jump's step and of those behind it."""
+    return {"skill": [0.2] * 120 + list(heights)}
+
+
+LOW = jump(decades=0.9, over_chance=1.8, before_over_chance=0.2)
+
+
+def test_a_lower_jump_that_the_next_batches_do_not_repeat_is_a_spike() -> None:
+    silent(run(LOW, series=after(1.8, *[0.6] * 12)))
+    silent(run(LOW, series=after(1.8, *[0.6, 1.7] * 2, *[0.6] * 9)))
+
+
+def test_a_jump_to_hardly_above_chance_may_be_a_hard_batch() -> None:
+    silent(run(jump(decades=0.9, over_chance=1.3, before_over_chance=0.1), series=after(*[1.3, 0.2] * 8)))
+
+
+def test_a_lower_jump_that_comes_back_with_every_batch_of_one_source() -> None:
+    explains(run(LOW, series=after(*[1.8, 0.8] * 8)), step=120, failure="data_anomaly")

@@ -67,8 +67,8 @@ def test_without_large_inputs_the_overshoot_is_not_theirs() -> None:
 
 
 def test_an_overshoot_that_leaves_neither_dead_units_nor_a_plateau_is_fine() -> None:
-    silent(overshot(RAW, first=19.0))
-    silent(overshot(RAW, observed("dead_units", 4, "relu", share=0.5, at_start=0.1), first=19.0))
+    silent(overshot(RAW, first=9.0))
+    silent(overshot(RAW, observed("dead_units", 4, "relu", share=0.5, at_start=0.1), first=9.0))
 
 
 def test_an_overshoot_of_decades_that_the_run_only_undoes() -> None:
@@ -84,7 +84,7 @@ def test_a_common_mean_that_keeps_the_loss_at_chance() -> None:
 
 
 def test_units_that_came_back_and_a_plateau_that_was_left_are_no_harm() -> None:
-    silent(overshot(RAW, DIED, recovered(DIED, 30), STUCK, recovered(STUCK, 50), first=19.0))
+    silent(overshot(RAW, DIED, recovered(DIED, 30), STUCK, recovered(STUCK, 50), first=9.0))
 
 
 @pytest.mark.parametrize("other", ["rate_jump", "carried_gradient"])
@@ -160,3 +160,28 @@ def test_targets_in_the_hundreds_whose_gradients_throw_the_weights(harm: Semanti
 def test_layers_thrown_to_their_limits_and_a_loss_that_ends_at_chance() -> None:
     explains(run(TARGET, THROWN, lost(), series={"skill": [90.0] * 30 + [1.1] * 30}), step=0, failure="data_anomaly")
     silent(run(TARGET, THROWN, lost(share=0.5), series={"skill": [90.0] * 30 + [1.1] * 30}))
+
+
+FLAT = {"skill": None, "since": 0}
+
+
+def test_a_loss_that_never_left_where_it_began_on_inputs_in_the_thousands() -> None:
+    flat = observed("loss_plateau", 0, **FLAT)
+    silent(run(observed("unscaled_input", 0, rms_lg=1.4, offset=0.1), flat))
+    silent(run(RAW, observed("loss_plateau", 40, skill=None, since=40)))
+    silent(run(RAW, observed("loss_plateau", 0, skill=0.5, since=0)))  # it rests far below chance
+    silent(run(RAW, flat, recovered(flat, 30)))
+    explains(run(RAW, flat), layer=None, step=0, failure="data_anomaly")
+
+
+def falls(last: float, first: float = 1.0, steps: int = 120) -> dict[str, list[float]]:
+    return {"skill": [first + (last - first) * k / (steps - 1) for k in range(steps)]}
+
+
+def test_a_run_spent_on_growing_outputs_to_the_size_of_the_targets() -> None:
+    silent(run(observed("unscaled_target", 0, rms_lg=1.8), series=falls(0.6)))
+    silent(run(TARGET, series=falls(0.4)))  # more than half of it is learned
+    silent(run(TARGET, series=falls(0.97)))  # nothing moves: another rule's matter
+    silent(run(TARGET, series=falls(0.6, first=3.0)))
+    silent(run(TARGET, series=falls(0.6, steps=99)))
+    explains(run(TARGET, series=falls(0.6)), layer=None, step=0, failure="data_anomaly")
