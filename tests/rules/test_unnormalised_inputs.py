@@ -162,11 +162,8 @@ def test_layers_thrown_to_their_limits_and_a_loss_that_ends_at_chance() -> None:
     silent(run(TARGET, THROWN, lost(share=0.5), series={"skill": [90.0] * 30 + [1.1] * 30}))
 
 
-FLAT = {"skill": None, "since": 0}
-
-
 def test_a_loss_that_never_left_where_it_began_on_inputs_in_the_thousands() -> None:
-    flat = observed("loss_plateau", 0, **FLAT)
+    flat = observed("loss_plateau", 0, skill=None, since=0)
     silent(run(observed("unscaled_input", 0, rms_lg=1.4, offset=0.1), flat))
     silent(run(RAW, observed("loss_plateau", 40, skill=None, since=40)))
     silent(run(RAW, observed("loss_plateau", 0, skill=0.5, since=0)))  # it rests far below chance
