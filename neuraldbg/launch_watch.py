@@ -12,6 +12,7 @@ from rich.console import Console
 
 from neuraldbg import sinks
 from neuraldbg.diagnosis import Diagnosis
+from neuraldbg.failure import TrainingFailed
 from neuraldbg.launch import say
 from neuraldbg.report.text import headline, rich_report, word
 from neuraldbg.runfolder import FolderSink, RunFolder
@@ -21,7 +22,11 @@ from neuraldbg.watch import discover
 
 RUN = ("neuraldbg run",)  # the one tracked run of this process, for `discover`
 SHOWN = 3  # verdicts printed in full; of many trainings in one process the others get a line
-UNSEEN = {"nothing_seen": "no optimizer of torch.optim made a step", "folder": None, "sessions": []}
+UNSEEN: Mapping[str, object] = {
+    "nothing_seen": "no optimizer of torch.optim made a step",
+    "folder": None,
+    "sessions": [],
+}
 BAD: Mapping[str | None, tuple[str, ...]] = {"failed": ("failed",), "warning": ("failed", "warning"), None: ()}
 
 
@@ -32,6 +37,7 @@ class Watch:
         rank = os.environ.get("RANK", "")
         self._folder = RunFolder(Path(folder), command, f"-rank{rank}" if rank else "")
         self._diagnoses: list[Diagnosis] = []
+        self._raised: Diagnosis | None = None  # Python's traceback tells it, in full
         sinks.add_factory(self._sink)
         discover.enable(_active, _nothing)
 
@@ -40,6 +46,8 @@ class Watch:
 
     def end(self, error: BaseException | None = None) -> None:
         """The script is over, by this exception if there is one: sessions end and tell the folder."""
+        if isinstance(error, TrainingFailed) and sys.excepthook is sys.__excepthook__:
+            self._raised = error.diagnosis
         try:
             if error is not None:
                 discover.run_ending(RUN[0], (type(error), error, error.__traceback__))
@@ -66,9 +74,10 @@ class Watch:
             say(f"no training was seen: {UNSEEN['nothing_seen']}")
             return
         console = Console(stderr=True)
-        for diagnosis in self._diagnoses[:SHOWN]:
+        untold = [d for d in self._diagnoses if d is not self._raised]
+        for diagnosis in untold[:SHOWN]:
             console.print(rich_report(diagnosis))
-        for diagnosis in self._diagnoses[SHOWN:]:
+        for diagnosis in untold[SHOWN:]:
             line = f"{word(diagnosis).upper()}: {headline(diagnosis)}"
             console.print(line, markup=False, highlight=False, soft_wrap=True)
         say(f"report and journal are in {folder}")

@@ -217,6 +217,33 @@ def test_an_exception_of_the_training_is_told_with_its_layer(tmp_path: Path) -> 
     assert told["folder"] == str(tmp_path / "out") and from_json(json.dumps(told["sessions"][0])) == diagnosis
 
 
+ENDED = """
+import sys
+from neuraldbg import NeuralDbg, TrainingFailed
+watched = torch.nn.Linear(4, 1)
+if "hook" in sys.argv:
+    sys.excepthook = lambda kind, error, trace: print(kind.__name__, file=sys.stderr)
+with NeuralDbg(watched, on_failure="raise"):
+    optimizer = torch.optim.SGD(watched.parameters(), lr=0.01)
+    for step in range(60):
+        watched(torch.randn(16, 4) * (float("nan") if step > 19 else 1.0)).pow(2).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(("argument", "other"), [("", 1), ("hook", 2)], ids=["Python's traceback", "a hook of its own"])
+def test_a_failure_that_ends_the_script_is_told_once_and_the_other_training_too(
+    tmp_path: Path, argument: str, other: int
+) -> None:
+    """By the traceback, as under Python; where the script's own hook does not tell it, by us."""
+    done = run(tmp_path, "--dir", "out", script(tmp_path, TRAIN + ENDED), argument)
+    told = " ".join(done.stderr.split())
+    assert done.returncode == 1 and told.count("NaN values detected") == 1 and told.count("No sign of failure") == 1
+    assert done.stderr.count("╭") == other and "report and journal are in" in told
+    assert len(sessions(tmp_path / "out")) == 2
+
+
 def test_trainings_one_after_the_other_are_sessions_of_their_own_and_nothing_is_overwritten(tmp_path: Path) -> None:
     body = TRAIN.replace("\n", "\n    ")
     text = f"for turn in range(2):\n    {body}\n"
