@@ -162,6 +162,7 @@ SYMPTOMS: Mapping[str, Symptom] = MappingProxyType(
         "exploding_gradient": Symptom(_G, _GRAD.EXPLODING, Phase.GRADIENT, "the gradient grows by decades"),
         "saturated_gradient": Symptom(_G, _GRAD.SATURATED, Phase.GRADIENT, "the gradient stays high and flat"),
         "carried_gradient": Symptom(_O, _OPT.DIVERGING, Phase.GRADIENT, "a gradient already used is used again"),
+        "unclipped_gradient": Symptom(_O, _OPT.SPIKE, Phase.GRADIENT, "clipping leaves out parameters"),
         # update
         "violent_update": Symptom(_O, _OPT.SPIKE, Phase.UPDATE, "an update as large as the weights"),
         "rate_jump": Symptom(_O, _OPT.SPIKE, Phase.UPDATE, "the learning rate jumps"),

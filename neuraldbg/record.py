@@ -12,6 +12,8 @@ from types import MappingProxyType
 
 _NONE: Mapping[str, float] = MappingProxyType({})
 
+REPLAY_OFF = "it was switched off (replay=False)"  # in a note of the coverage: what a remedy may advise to turn on
+
 
 @dataclass(frozen=True, slots=True)
 class LayerStats:
@@ -83,6 +85,8 @@ class ParameterStats:
     gradient: RMS of the gradient at the end of backward, before clipping, unscaled; None: no gradient.
     weight: RMS of the values after the step. update: rms(w_t - w_(t-1)) / rms(w_t), None before the second step.
     moved: whether any watched element changed. carried: its gradient contains one that was consumed before.
+    writes: how often its gradient was written to after backward, before its optimizer took it (clipping, unscaling).
+    used: RMS of the gradient as it was taken, for all of an optimizer whose gradients were not all written to alike.
     """
 
     gradient: float | None = None
@@ -91,6 +95,8 @@ class ParameterStats:
     moved: bool | None = None
     carried: bool = False
     weight_finite: bool = True
+    used: float | None = None
+    writes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

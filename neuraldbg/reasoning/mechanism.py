@@ -66,6 +66,7 @@ MECHANISM: Mapping[str, frozenset[str]] = MappingProxyType(
             "exploding_gradient": (*_BURST, "loss_oscillating", "dead_units", "saturation", "activation_growth"),
             "saturated_gradient": _LOSS,
             "carried_gradient": (*_BURST, "loss_oscillating", "dead_units", "saturation", "loss_plateau"),
+            "unclipped_gradient": (*_FORWARD, *_LOSS, *_STARVE, *_BURST),
             "violent_update": (*_FORWARD, *_LOSS, *_STARVE, *_BURST),
             "outside_write": (*_FORWARD, *_LOSS, *_STARVE, *_BURST),
             "rate_jump": (*_FORWARD, *_LOSS, *_STARVE, *_BURST),

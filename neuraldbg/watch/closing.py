@@ -120,6 +120,8 @@ def sampled(session: Session) -> None:
     transfer.add("weights", weights)
     grads = [(i, n) for i, w in enumerate(session.parameters.items) if (n := _grad_of(w)) is not None]
     transfer.add("grads", [n for _, n in grads])
+    taken = [(i, n) for i, w in enumerate(session.parameters.items) if (n := w.used_norm) is not None]
+    transfer.add("used", [n for _, n in taken])
     cosine = session.parameters.cosine() if session.clock.backwards else None
     transfer.add("cosine", [cosine] if cosine is not None else [])
     batch = list(session.batch.values())
@@ -137,11 +139,12 @@ def sampled(session: Session) -> None:
     told = got["told"][0] if got["told"] else value
     session.validation = got["validation"][0] if got["validation"] else other
     half = len(weights) // 2
+    used = dict(zip((i for i, _ in taken), got["used"], strict=True))
     gradients = {i: n / scale for (i, _), n in zip(grads, got["grads"], strict=True)}
     layers = session.forward.read(dead, got["rows"])
     given = tuple(inputs.read(m, got[m.name + "#"]) for m in batch)
     parameters = {
-        i: session.parameters.stats(i, w, u, gradients.get(i))
+        i: session.parameters.stats(i, w, u, gradients.get(i), used.get(i))
         for i, w, u in zip(indices, got["weights"][:half], got["weights"][half:], strict=True)
     }
     session.sampled_count += 1

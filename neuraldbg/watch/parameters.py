@@ -31,6 +31,8 @@ class Watched:
     owner: int | None = None
     grad_norm: Tensor | None = None  # at the end of the last backward pass, pre-clip
     consumed_norm: Tensor | None = None  # the same when its owner stepped
+    used_norm: Tensor | None = None  # as its owner took it, where it and others were not written to alike since
+    writes: int = 0  # how often it was written to in between
     mark: tuple[int, int] | None = None  # identity and version of the gradient when it was consumed
     ended: tuple[int, int] | None = None  # the same at the end of the last backward pass
     tainted: bool = False  # its gradient contains one that was consumed before
@@ -228,6 +230,7 @@ class ParameterWatch:
 
     def consumed(self, k: int) -> None:
         """An optimizer stepped: what it used, and the mark by which a second use is known."""
+        self._written_to(k)
         for i in self.owners[k].members:
             w = self.items[i]
             p = w.ref()
@@ -238,6 +241,26 @@ class ParameterWatch:
                 continue
             w.carried = w.carried or w.tainted
             w.mark = (id(g), g._version)
+
+    def _written_to(self, k: int) -> None:
+        """Norms of the gradients that an optimizer took, if they were not all written to alike since backward ended.
+
+        Version counters tell, so that clipping all or none of them costs nothing; a write through `.data` is not seen.
+        """
+        met: list[tuple[Watched, Tensor]] = []
+        for i in self.owners[k].members:
+            w = self.items[i]
+            p = w.ref()
+            w.used_norm, w.writes = None, 0
+            g = gradient_of(p) if p is not None and w.grad_norm is not None else None
+            if g is None or w.ended is None or g.is_sparse or not g.numel():
+                continue
+            same, version = w.ended
+            w.writes = g._version - version if id(g) == same and g._version >= version else 1 + g._version
+            met.append((w, g))
+        if len({w.writes for w, _ in met}) > 1:
+            for (w, _), n in zip(met, norms([g.detach() for _, g in met]), strict=True):
+                w.used_norm = n
 
     def rates(self, used: Mapping[int, tuple[float, ...]]) -> tuple[float, ...]:
         """All learning rates: `used` where an optimizer stepped, those of now where it did not."""
@@ -296,8 +319,10 @@ class ParameterWatch:
         )
         return alike
 
-    def stats(self, i: int, weight: float, update: float, gradient: float | None) -> ParameterStats:
-        """One parameter's numbers from transferred norms (of the sampled elements) and its gradient's norm."""
+    def stats(
+        self, i: int, weight: float, update: float, gradient: float | None, used: float | None = None
+    ) -> ParameterStats:
+        """One parameter's numbers from transferred norms (weights: of the sampled elements) of it and its gradient."""
         w = self.items[i]
         count = min(w.facts.numel, -(-w.facts.numel // max(1, -(-w.facts.numel // self.most))))
         rms = weight / math.sqrt(max(count, 1))
@@ -314,6 +339,8 @@ class ParameterWatch:
             moved=moved if w.facts.trainable else None,
             carried=w.carried,
             weight_finite=math.isfinite(weight),
+            used=None if used is None else used / math.sqrt(max(w.facts.numel, 1)),
+            writes=w.writes,
         )
 
     def started_alike(self) -> list[int]:
@@ -324,7 +351,7 @@ class ParameterWatch:
 
     def reset_step(self) -> None:
         for w in self.items:
-            w.consumed_norm, w.carried = None, False
+            w.consumed_norm, w.used_norm, w.writes, w.carried = None, None, 0, False
 
 
 def units_alike(p: Tensor) -> float | None:

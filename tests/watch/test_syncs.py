@@ -202,6 +202,24 @@ def test_a_sampled_step_waits_once(training):
     assert counts == [Counter(tolist=1)] * 8
 
 
+def test_a_sampled_step_that_clips_a_part_of_the_model_waits_once(training, recorded):
+    """The norms of the gradients as they were used come with the others."""
+    model, steps = training
+    part = list(model.parameters())[:2]
+
+    def clip(*_):  # by hand: of the fused one the version counters say nothing while operators are counted
+        for p in part:
+            p.grad.mul_(1e-3 / (1e-3 + p.grad.norm()))
+
+    steps.optimizer.register_step_pre_hook(clip)
+    dbg, records = recorded(model, cadence=1)
+    with dbg:
+        steps()
+        counts, _ = each(steps, dbg, 8)
+    assert counts == [Counter(tolist=1)] * 8
+    assert all(p.used is not None for p in records[-1].parameters.values())
+
+
 def test_a_sampled_step_of_a_recorded_loss_waits_once(training):
     model, steps = training
     with NeuralDbg(model, cadence=1) as dbg:
