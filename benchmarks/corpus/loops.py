@@ -49,7 +49,7 @@ def supervised(plan: Plan, record: Record) -> None:
         if scaler:
             scaler.unscale_(optimizer)
         if plan.clip is not None:
-            nn.utils.clip_grad_norm_(plan.parameters(), plan.clip)
+            nn.utils.clip_grad_norm_(plan.clipped() if plan.clipped else plan.parameters(), plan.clip)
         if scaler:
             scaler.step(optimizer)
             scaler.update()

@@ -78,6 +78,7 @@ class Plan:
     models: what is watched. x, y: the data, rows first; held_x, held_y: held out. chance and good: the score of a
     guess, and what a healthy run reaches at least. floats: which inputs are floating point. hidden, acts: names of
     weight layers before the head and of their activations, in forward order; head: name of the output layer.
+    clip: limit of the gradient's norm; clipped: the parameters that are given to it (None: all).
     """
 
     seed: int
@@ -97,6 +98,7 @@ class Plan:
     size: int = 32
     micro: int = 1
     clip: float | None = None
+    clipped: Callable[[], Iterable[nn.Parameter]] | None = None
     full: bool = False  # the whole data set is each batch, as in a graph
     fixed_order: bool = False
     scaler: bool = False

@@ -102,6 +102,17 @@ def test_a_late_fault_leaves_the_first_tenth_alone(fault: str) -> None:
     assert label.onset[0] > 0.1 * plan.steps or fault == "half_overflow"  # its scale grows until it no longer fits
 
 
+@pytest.mark.parametrize("job", [j for j in corpus.runs() if j.fault == "clip_part"], ids=lambda job: job.name)
+def test_where_a_clip_misses_a_part_a_clip_of_all_trains(job: corpus.Job) -> None:
+    """So that the clip is to blame, and not the rate that it makes possible."""
+    plan, _ = corpus.plan_of(job.program, job.fault, job.strength, job.seed)
+    plan.clipped = None
+    losses: list[float] = []
+    plan.train(losses.append)
+    assert all(math.isfinite(v) for v in losses)
+    assert plan.score(plan) >= plan.good
+
+
 def test_a_run_that_is_built_twice_is_the_same_run() -> None:
     assert losses_of("mlp_classes", 20) == losses_of("mlp_classes", 20)
 

@@ -70,21 +70,53 @@ def misses(plan: Plan, level: int) -> Label:
     return said("optimizer_misses_parameters", INSTABILITY, layers=names, onset=(0, 10))
 
 
+def _renew(plan: Plan, name: str) -> None:
+    """Another linear layer of the same sizes takes the place of this one."""
+    old = plan.module(name)
+    with torch.random.fork_rng():
+        torch.manual_seed(plan.seed + 77)
+        fresh = nn.Linear(old.in_features, old.out_features)  # type: ignore[arg-type]
+    parent, _, last = name.rpartition(".")
+    setattr(plan.model.get_submodule(parent), last, fresh)
+
+
 def replaced(plan: Plan, level: int) -> Label:
     """The head is replaced in mid-training, after the optimizer was built."""
     s, name = start(plan), plan.head
 
     def act(step: int, optimizer: Any) -> None:
         if step == s:
-            head = plan.module(name)
-            with torch.random.fork_rng():
-                torch.manual_seed(plan.seed + 77)
-                fresh = nn.Linear(head.in_features, head.out_features)  # type: ignore[arg-type]
-            parent, _, last = name.rpartition(".")
-            setattr(plan.model.get_submodule(parent), last, fresh)
+            _renew(plan, name)
 
     plan.before.append(act)
     return said("optimizer_misses_parameters", INSTABILITY, layers=(name,), onset=(s, s + 10))
+
+
+def clip_part(plan: Plan, level: int) -> Label:
+    """A rate that only a clip makes possible, and a clip without the head (0), or without the layers before it (1)."""
+    names = plan.hidden if level else (plan.head,)
+    lost = {id(p) for p in _of(plan, names)}
+    plan.rate, plan.clip = 30 * plan.rate, 0.1
+    plan.clipped = lambda: [p for p in plan.parameters() if id(p) not in lost]
+    return said("clipping_misses_parameters", INSTABILITY, EXPLODING, layers=names, onset=(0, 10))
+
+
+def clip_stale(plan: Plan, level: int) -> Label:
+    """The head (0), or the layer before it (1), is replaced in mid-training: the optimizer knows, the clip does not."""
+    s, name, listed = start(plan), (plan.head, plan.hidden[-1])[level], plan.parameters()
+    plan.rate, plan.clip = 30 * plan.rate, 0.1
+    plan.clipped = lambda: listed
+
+    def act(step: int, optimizer: Any) -> None:
+        if step == s:
+            old = list(plan.module(name).parameters())
+            _renew(plan, name)
+            new = dict(zip(old, plan.module(name).parameters(), strict=True))
+            held = optimizer.param_groups[0]
+            held["params"] = [new.get(p, p) for p in held["params"]]
+
+    plan.before.append(act)
+    return said("clipping_misses_parameters", INSTABILITY, EXPLODING, layers=(name,), onset=(s, s + 10))
 
 
 def ascent(plan: Plan, level: int) -> Label:
@@ -165,6 +197,8 @@ SWITCHES = (
     Switch("summed", summed, frozenset({"sgd"})),
     Switch("misses", misses, frozenset({"head", "hidden"})),
     Switch("replaced", replaced, frozenset({"head", "dense", "-ties"}), levels=1, late=True),
+    Switch("clip_part", clip_part, frozenset({"sgd", "head", "hidden", "-bootstraps"})),
+    Switch("clip_stale", clip_stale, frozenset({"sgd", "head", "dense", "-ties", "-bootstraps"}), late=True),
     Switch("ascent", ascent, _LOOP, levels=1),
     Switch("ascent_late", lambda p, level: ascent(p, 1), _LOOP, levels=1, late=True),
     Switch("bootstrap", bootstrap, frozenset({"bootstraps"}), options=lambda level: {"traits": {"stretch"}}),
