@@ -13,7 +13,10 @@ What speaks against it
     without harm (a moving average, a clip, a checkpoint that is loaded) are the user's own.
 
 What to do
-    Look at the first event and record more: dbg = NeuralDbg(model, cadence=1)
+    Look at the first event. Where steps were left out, record all of them: NeuralDbg(model, cadence=1). Where none
+    was, tell what could not be seen (dbg.record_loss(loss.item()), dbg.record_validation_loss(value)), let a replay
+    name the operator that made the first NaN (replay=True), or find the first step and layer in which a training that
+    works differs: neuraldbg diff GOOD BAD
 
 Reference
     docs/design/symptoms.md lists what is looked for.
@@ -27,6 +30,7 @@ from neuraldbg.diagnosis import Claim
 from neuraldbg.events import SemanticEvent
 from neuraldbg.reasoning.mechanism import failure_of
 from neuraldbg.reasoning.outcome import BLOW_UP, NONFINITE, STARVED, lasting, value
+from neuraldbg.record import REPLAY_OFF
 from neuraldbg.run import Run
 
 ABOVE = 3.0  # loss / chance of a jump; healthy runs reach 1.96
@@ -34,14 +38,15 @@ SOON = 3  # steps from a write to the weights to the loss that it ruins
 WINDOW = 5  # steps within which an event belongs to the one before it
 
 PREDICTS = {**BLOW_UP, **STARVED, "dead_units": 50, "saturation": 50, "loss_spike": 50}
-REMEDY = "what changed there? Record every step to see more: NeuralDbg(model, cadence=1)"
+RECORD = "NeuralDbg(model, cadence=1)"
+COMPARE = "find the first step and layer in which a training that works differs: neuraldbg diff GOOD BAD"
 
 
 def unknown(run: Run) -> Iterator[Claim]:
     """The outcome that nothing explains; without any loss to see, the events that were given by hand."""
     written = run.first("outside_write")
     if written is not None and (harm := _harm(run, written)):
-        yield _written(written, harm)
+        yield _written(run, written, harm)
         return
     ends = tuple(lasting(run, "nan_input", "inf_input", *NONFINITE, "loss_diverging"))
     ends = tuple(e for e in ends if e.symptom not in ("nan_input", "inf_input")) or _jumps(run)
@@ -65,7 +70,7 @@ def _harm(run: Run, written: SemanticEvent) -> tuple[SemanticEvent, ...]:
     return (*jumps, *lasting(run, *NONFINITE, "loss_diverging", since=written.step, within=SOON))
 
 
-def _written(root: SemanticEvent, harm: tuple[SemanticEvent, ...]) -> Claim:
+def _written(run: Run, root: SemanticEvent, harm: tuple[SemanticEvent, ...]) -> Claim:
     return Claim(
         cause="unknown",
         failure_type=failure_of(root),
@@ -73,7 +78,8 @@ def _written(root: SemanticEvent, harm: tuple[SemanticEvent, ...]) -> Claim:
         step=root.step,
         predicts=PREDICTS,
         evidence_for=(root, *harm),
-        remedy=f"find what writes to the parameters at step {root.step} (load_state_dict, .data, copy_): {REMEDY}",
+        remedy=f"find what writes to the parameters at step {root.step} (load_state_dict, .data, copy_)"
+        + (f"; {RECORD} records every step, and so the very one" if _left_out(run) else ""),
         summary=f"the weights moved {10 ** value(root, 'times_lg', 0.5):.1f} times further than an optimizer step can",
         refuted_by="parameters that are equal right before each optimizer step and right after the last one",
         exact=True,
@@ -89,6 +95,30 @@ def _jumps(run: Run) -> tuple[SemanticEvent, ...]:
     )
 
 
+def _left_out(run: Run) -> bool:
+    """Whether there are steps of which not everything was recorded."""
+    return run.facts.coverage.steps_sampled < run.facts.coverage.steps
+
+
+def _more(run: Run, root: SemanticEvent) -> str:
+    """What would show more than was seen this time: the first of these that was not on."""
+    coverage = run.facts.coverage
+    if not coverage.steps:
+        return "watch the training itself: with NeuralDbg(model):"
+    if _left_out(run):
+        return f"record every step: {RECORD}"
+    if not run.get("loss"):
+        return "tell the loss of each step: dbg.record_loss(loss.item())"
+    if any(REPLAY_OFF in note for note in coverage.notes):
+        return "let a replay of the step name the operator: NeuralDbg(model, replay=True)"
+    if root.symptom not in NONFINITE and not run.get("validation"):
+        return (
+            "tell the loss on other data, which shows whether the training data is at fault:"
+            " dbg.record_validation_loss(value)"
+        )
+    return COMPARE
+
+
 def _given(run: Run) -> list[SemanticEvent]:
     """Events without the measurements that detectors add: appended by hand, and all that is known."""
     return [e for e in run.events if not e.metadata and not e.is_recovery]
@@ -102,8 +132,8 @@ def _claim(run: Run, root: SemanticEvent, found: tuple[SemanticEvent, ...], outc
         step=root.step,
         predicts=PREDICTS,
         evidence_for=found,
-        remedy=f"look at step {root.step}, {root.text}: {REMEDY}",
-        refuted_by="one of the known causes, seen in a run that is recorded at every step",
+        remedy=f"look at step {root.step}, {root.text}: what changed there? To see more, {_more(run, root)}",
+        refuted_by="one of the known causes, seen in a run of which more is recorded",
         strength=0.0,
         outcome=outcome,
     )

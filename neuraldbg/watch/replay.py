@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from neuraldbg.record import Culprit
+from neuraldbg.record import REPLAY_OFF, Culprit
 from neuraldbg.watch import lossgraph, operators, rerun, signals
 from neuraldbg.watch.host import HOST, bad_value, is_measurable, same_bytes
 from neuraldbg.watch.lossgraph import LossGraph
@@ -40,6 +40,7 @@ class Replay:
     def __init__(self, session: Session) -> None:
         self._session = weakref.ref(session)
         self.enabled = session.settings.replay and hasattr(torch._C._autograd, "_get_sequence_nr")
+        self.off = not session.settings.replay  # until that is said
         self.device = HOST
         self.small: weakref.ref[Tensor] | None = None  # the parameter whose gradient stands for all on light steps
         self.draws: dict[int, bool] = {}  # whether a call of this module draws random numbers
@@ -150,14 +151,16 @@ class Replay:
 
     def say_unknown(self, step: int, place: tuple[str, str | None] | None) -> None:
         """A step was not finite and no replay was started: say why, once."""
-        if not self.enabled or place is None or place[0] not in ("forward", "loss", "gradient"):
+        if not (self.enabled or self.off) or place is None or place[0] not in ("forward", "loss", "gradient"):
             return
-        self.enabled = False
         why = "no call of the model was seen"
-        if self.device != HOST:
+        if self.off:
+            why = REPLAY_OFF
+        elif self.device != HOST:
             why = f"the model is on {self.device} and a look at each step would wait for it"
         elif self.scaled is not None:
             why = "non-finite gradients were left to the GradScaler"
+        self.enabled = self.off = False
         self.session.notes.append(f"replay of step {step}: not made, {why}; the operator is unknown")
 
     def _gradient_bad(self) -> bool:

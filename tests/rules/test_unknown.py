@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from neuraldbg.events import SemanticEvent
+from neuraldbg.record import REPLAY_OFF, Coverage
 from neuraldbg.rules.unknown import unknown
-from neuraldbg.testing import check_explains, check_silent, observed, run
+from neuraldbg.testing import check_explains, check_silent, facts, observed, run
 
 silent = partial(check_silent, unknown)
 explains = partial(check_explains, unknown)
@@ -76,3 +78,44 @@ def test_a_write_to_the_weights_that_the_loss_follows_is_none_of_the_known_cause
 def test_a_write_to_the_weights_after_which_the_loss_diverges() -> None:
     explains(run(WRITE, observed("loss_diverging", 23, growth_lg=2.0)), step=20)
     silent(run(WRITE, observed("loss_oscillating", 23, flips=0.7)))
+
+
+LOSS = {"loss": [1.0, 2.0, 4.0]}
+DIVERGED = observed("loss_diverging", 3, growth_lg=2.0)
+NAN = observed("loss_nonfinite", 3)
+
+
+def advised(
+    *events: SemanticEvent,
+    steps: int = 10,
+    sampled: int = 10,
+    notes: tuple[str, ...] = (),
+    series: Mapping[str, Sequence[float]] = LOSS,
+) -> str:
+    coverage = Coverage(steps=steps, steps_sampled=sampled, notes=notes)
+    given = run(*events, facts=facts(coverage=coverage), series=series)
+    return explains(given, layer=events[0].layer_name).remedy
+
+
+def test_where_every_step_was_recorded_nobody_is_told_to_record_every_step() -> None:
+    for event in (DIVERGED, NAN):
+        for known in ({}, LOSS, {**LOSS, "validation": [1.0]}):
+            assert "cadence" not in advised(event, series=known)
+    assert "cadence" not in advised(WRITE, DIVERGED)
+
+
+def test_where_steps_were_left_out_all_should_be_recorded() -> None:
+    assert "NeuralDbg(model, cadence=1)" in advised(DIVERGED, sampled=4)
+    late = observed("loss_diverging", 22, growth_lg=2.0)
+    assert "NeuralDbg(model, cadence=1)" in advised(WRITE, late, sampled=4)
+
+
+def test_the_advice_is_what_was_not_on() -> None:
+    off = (f"replay of step 3: not made, {REPLAY_OFF}; the operator is unknown",)
+    assert "dbg.record_loss(" in advised(NAN, series={})
+    assert "replay=True" in advised(NAN, notes=off)
+    assert "replay" not in advised(NAN, notes=("replay of step 3: not made, the model is on cuda",))
+    assert "dbg.record_validation_loss(" in advised(DIVERGED)
+    assert "neuraldbg diff" in advised(DIVERGED, series={**LOSS, "validation": [1.0]})
+    assert "neuraldbg diff" in advised(NAN)
+    assert "with NeuralDbg(model)" in advised(VANISHING, steps=0, sampled=0, series={})
