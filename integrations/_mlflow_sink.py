@@ -18,6 +18,7 @@ from neuraldbg.sinks import Lane, Undelivered
 
 from . import _mlflow_content as content
 from . import _mlflow_spool as spool
+from ._following import refuse_seconds
 from ._mlflow_network import Binding, Choice, Network, Target
 
 CREATE_RUN = ("if_none", "leave_open", "never")
@@ -169,8 +170,6 @@ def check(
     """Refuse values that would only fail later, on a worker, out of the user's sight."""
     if create_run not in CREATE_RUN:
         raise ValueError(f"create_run={create_run!r} is unknown; use one of: {', '.join(CREATE_RUN)}")
-    for name, seconds in (("flush_interval", flush_interval), ("close_timeout", close_timeout)):
-        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
-            raise ValueError(f"{name}={seconds!r} is no positive number of seconds")
+    refuse_seconds(flush_interval=flush_interval, close_timeout=close_timeout)
     if extra_tags is not None and not isinstance(extra_tags, Mapping):
         raise ValueError(f"extra_tags={extra_tags!r} is no mapping; give {{'team': 'vision'}}")

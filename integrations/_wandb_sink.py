@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import weakref
@@ -20,6 +19,7 @@ from neuraldbg.sinks import Lane, Undelivered
 from . import _spool as spool
 from . import _wandb_content as content
 from ._content import clip, reports
+from ._following import is_helper, refuse_seconds
 from ._wandb_contact import Contact, Slow, active
 
 JOURNAL = "neuraldbg.wandb.jsonl"
@@ -189,7 +189,7 @@ class WandbSink:
 
     def _close(self, diagnosis: Diagnosis, start: float) -> None:
         nothing = not diagnosis.steps and not diagnosis.events and not diagnosis.facts.exception
-        if self._lane is None or nothing or self._is_off or (self._run is None and _is_helper()):
+        if self._lane is None or nothing or self._is_off or (self._run is None and is_helper()):
             self._discard()
             return
         self._begin()
@@ -286,14 +286,8 @@ def _because(error: Exception) -> str:
     return f" ({type(error).__name__}: {clip(str(error).partition(chr(10))[0], 120)})"
 
 
-def _is_helper() -> bool:
-    """Of a distributed training only rank 0 is expected to have a run; the others train without one."""
-    return os.environ.get("RANK", "0") not in ("", "0")
-
-
 def check(*, run: Any | None, close_timeout: float) -> None:
     """Refuse values that would only fail later, on a worker, out of the user's sight."""
     if run is not None and not all(hasattr(run, name) for name in ("log", "summary", "config", "tags", "dir")):
         raise TypeError(f"run={run!r} is no W&B run; give what wandb.init() returned, or None for the active one")
-    if isinstance(close_timeout, bool) or not isinstance(close_timeout, (int, float)) or not close_timeout > 0:
-        raise ValueError(f"close_timeout={close_timeout!r} is no positive number of seconds")
+    refuse_seconds(close_timeout=close_timeout)

@@ -133,15 +133,16 @@ class NeuralDbgCallback(Callback):  # type: ignore[misc]  # mypy does not read L
         if "MLFlowLogger" in kinds:  # it writes by a client, so its run is never the active one
             from . import mlflow
 
-            flags = {**mlflow._flags} if mlflow._undo else {}
-            flags["run_id"] = logger.run_id
+            following = mlflow.following
+            flags = {**(following.flags if following.is_on else {}), "run_id": logger.run_id}
             given.append(mlflow.MlflowSink(**flags, tracking_uri=logger._tracking_uri))
-            replaced += [mlflow._sink] if mlflow._undo else []
+            replaced += [following.factory] if following.is_on else []
         elif "WandbLogger" in kinds:
             from . import wandb
 
-            given.append(wandb.WandbSink(logger.experiment, **(wandb._flags if wandb._undo else {})))
-            replaced += [wandb._sink] if wandb._undo else []
+            following = wandb.following
+            given.append(wandb.WandbSink(logger.experiment, **(following.flags if following.is_on else {})))
+            replaced += [following.factory] if following.is_on else []
         elif kinds & {"CSVLogger", "TensorBoardLogger"} and "://" not in str(logger.log_dir):
             folder = Path(logger.log_dir) / FOLDER
             given.append(_folder_sink(folder, pl_module, self._settings))

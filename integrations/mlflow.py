@@ -8,22 +8,19 @@ Training inside a run is then watched without any other line; a `NeuralDbg` sess
 
 from __future__ import annotations
 
-import functools
-import os
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ._following import quietly, replaced
+from ._following import Following, called_after, called_before, is_helper, refuse
 from ._missing import missing
 
 try:
     import mlflow
 except ImportError as error:
     raise missing("mlflow") from error
-
-from neuraldbg import sinks
 
 from ._mlflow_sink import MlflowSink, check
 from ._mlflow_spool import replay
@@ -33,8 +30,6 @@ __all__ = ["MlflowSink", "autolog", "install_view", "replay"]
 
 PARENT = "mlflow.parentRunId"
 
-_flags: dict[str, Any] = {}
-_undo: list[Callable[[], None]] = []
 _parents: dict[str, str] = {}
 _unbound: weakref.WeakSet[MlflowSink] = weakref.WeakSet()
 
@@ -79,24 +74,12 @@ def autolog(
         "close_timeout": close_timeout,
         "spool_dir": spool_dir,
     }
-    if unknown:
-        raise TypeError(f"autolog() has no flag {next(iter(unknown))!r}; its flags are: disable, {', '.join(flags)}")
+    refuse(unknown, flags)
     check(create_run=create_run, flush_interval=flush_interval, close_timeout=close_timeout, extra_tags=extra_tags)
-    from neuraldbg.watch import discover  # torch, which reading runs with this module does not need
-
     if disable:
-        discover.disable(active_runs, _bind_sinks)
-        sinks.remove_factory(_sink)
-        for undo in _undo:
-            undo()
-        _undo.clear()
-        return
-    _flags.clear()
-    _flags.update(flags)
-    sinks.add_factory(_sink)
-    if not _undo:
-        _undo.extend((_wrap_start_run(), _wrap_end_run(), _wrap_exit()))
-    discover.enable(active_runs, _bind_sinks)
+        following.turn_off()
+    else:
+        following.turn_on(flags)
 
 
 def active_runs() -> tuple[str, ...]:
@@ -115,11 +98,11 @@ def active_runs() -> tuple[str, ...]:
 
 def _sink() -> MlflowSink | None:
     """The sink of a session that starts; of a distributed training only rank 0 reports."""
-    if os.environ.get("RANK", "0") not in ("", "0"):
+    if is_helper():
         return None
     from neuraldbg.watch import discover
 
-    sink = MlflowSink(**_flags)
+    sink = MlflowSink(**following.flags)
     if not discover.is_starting():
         _unbound.add(sink)
     return sink
@@ -132,50 +115,31 @@ def _bind_sinks() -> None:
             _unbound.discard(sink)
 
 
-def _wrap_start_run() -> Callable[[], None]:
+def _run_starts() -> None:
     from neuraldbg.watch import discover
 
-    original = mlflow.start_run
-
-    @functools.wraps(original)
-    def start_run(*arguments: Any, **named: Any) -> Any:
-        run = original(*arguments, **named)
-        quietly(discover.run_started)
-        return run
-
-    return replaced(mlflow, "start_run", start_run)
+    discover.run_started()
 
 
-def _wrap_end_run() -> Callable[[], None]:
+def _run_ends(*_: Any) -> None:
+    run = mlflow.active_run()
+    if run is not None:
+        _ending(run)
+
+
+def _ending(run: mlflow.ActiveRun, *error: Any) -> None:
     from neuraldbg.watch import discover
 
-    original = mlflow.end_run
-
-    @functools.wraps(original)
-    def end_run(*arguments: Any, **named: Any) -> Any:
-        try:
-            run = mlflow.active_run()
-            if run is not None:
-                quietly(discover.run_ending, run.info.run_id)
-        finally:  # the run ends, also where the user interrupts our diagnosis
-            ended = original(*arguments, **named)
-        return ended
-
-    return replaced(mlflow, "end_run", end_run)
+    discover.run_ending(run.info.run_id, error or (None, None, None))
 
 
-def _wrap_exit() -> Callable[[], None]:
-    """The end of a `with mlflow.start_run():` block, which does not pass through `mlflow.end_run`."""
-    from neuraldbg.watch import discover
-
-    original: Callable[..., Any] = mlflow.ActiveRun.__exit__
-
-    @functools.wraps(original)
-    def leave(self: mlflow.ActiveRun, *error: Any) -> Any:
-        try:
-            quietly(discover.run_ending, self.info.run_id, error)
-        finally:  # the run ends, also where the user interrupts our diagnosis
-            left = original(self, *error)
-        return left
-
-    return replaced(mlflow.ActiveRun, "__exit__", leave)
+following = Following(
+    _sink,
+    active_runs,
+    _bind_sinks,
+    (
+        partial(called_after, mlflow, "start_run", _run_starts),
+        partial(called_before, mlflow, "end_run", _run_ends),
+        partial(called_before, mlflow.ActiveRun, "__exit__", _ending),  # a `with` block does not pass through end_run
+    ),
+)

@@ -208,7 +208,7 @@ def sinks_of(report_to: Sequence[str]) -> list[sinks.Sink]:
     if "mlflow" in report_to:
         from . import mlflow
 
-        if not mlflow._undo:
+        if not mlflow.following.is_on:
             sink = mlflow.MlflowSink()
             sink.bind()  # a second `train()` gets its run later, with the first line of its log
             out.append(sink)
@@ -217,6 +217,6 @@ def sinks_of(report_to: Sequence[str]) -> list[sinks.Sink]:
         from ._wandb_contact import active
 
         run = active()
-        if not wandb._undo and run is not None:
+        if not wandb.following.is_on and run is not None:
             out.append(wandb.WandbSink(run))
     return out

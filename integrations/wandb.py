@@ -10,13 +10,12 @@ Without `autolog`, `NeuralDbg(model, sinks=[WandbSink(run)])` does so for one se
 from __future__ import annotations
 
 import atexit
-import functools
 import weakref
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ._following import quietly, replaced
+from ._following import Following, called_after, called_before, quietly, refuse
 from ._missing import missing
 
 try:
@@ -24,15 +23,11 @@ try:
 except ImportError as error:
     raise missing("wandb") from error
 
-from neuraldbg import sinks
-
 from ._wandb_contact import active
 from ._wandb_sink import WandbSink, check
 
 __all__ = ["WandbSink", "autolog"]
 
-_flags: dict[str, Any] = {}
-_undo: list[Callable[[], None]] = []
 _sinks: weakref.WeakSet[WandbSink] = weakref.WeakSet()
 
 
@@ -71,25 +66,13 @@ def autolog(
         "close_timeout": close_timeout,
         "spool_dir": spool_dir,
     }
-    if unknown:
-        raise TypeError(f"autolog() has no flag {next(iter(unknown))!r}; its flags are: disable, {', '.join(flags)}")
+    refuse(unknown, flags)
     check(run=None, close_timeout=close_timeout)
-    from neuraldbg.watch import discover  # torch, which looking at runs with this module does not need
-
     if disable:
-        discover.disable(active_runs, _bind_sinks)
-        sinks.remove_factory(_sink)
-        for undo in _undo:
-            undo()
-        _undo.clear()
-        return
-    _flags.clear()
-    _flags.update(flags)
-    sinks.add_factory(_sink)
-    if not _undo:
-        _undo.extend((_wrap_init(), _wrap_finish(), _wrap_exit()))
-    discover.enable(active_runs, _bind_sinks)
-    _watch_exit()
+        following.turn_off()
+    else:
+        following.turn_on(flags)
+        _watch_exit()
 
 
 def active_runs() -> tuple[str, ...]:
@@ -99,7 +82,7 @@ def active_runs() -> tuple[str, ...]:
 
 
 def _sink() -> WandbSink:
-    sink = WandbSink(**_flags)
+    sink = WandbSink(**following.flags)
     _sinks.add(sink)
     return sink
 
@@ -111,11 +94,11 @@ def _bind_sinks() -> None:
             sink.bind()
 
 
-def _ending(run: wandb.Run, error: tuple[Any, Any, Any] = (None, None, None)) -> None:
+def _ending(run: wandb.Run, *error: Any) -> None:
     """The run ends: automatic sessions in it end before, and sessions of the user's own tell what they know so far."""
     from neuraldbg.watch import discover
 
-    discover.run_ending(str(run.id), error)
+    discover.run_ending(str(run.id), error or (None, None, None))
     for sink in list(_sinks):
         if sink.run is run:
             sink.run_ending(str(run.id))
@@ -129,51 +112,30 @@ def _watch_exit() -> None:
 
 def _at_exit() -> None:
     run = active()
-    if run is not None and _undo:
+    if run is not None and following.is_on:
         quietly(_ending, run)
 
 
-def _wrap_init() -> Callable[[], None]:
+def _run_starts() -> None:
     """A model that was trained in an earlier run is watched again before its first forward pass in this one."""
     from neuraldbg.watch import discover
 
-    original: Callable[..., Any] = wandb.init
-
-    @functools.wraps(original)
-    def init(*arguments: Any, **named: Any) -> Any:
-        run = original(*arguments, **named)
-        _watch_exit()
-        quietly(discover.run_started)
-        return run
-
-    return replaced(wandb, "init", init)
+    _watch_exit()
+    discover.run_started()
 
 
-def _wrap_finish() -> Callable[[], None]:
-    """`wandb.finish()` and a new `init` in place of an old run come through here too."""
-    original = wandb.Run.finish
-
-    @functools.wraps(original)
-    def finish(self: wandb.Run, *arguments: Any, **named: Any) -> Any:
-        try:
-            quietly(_ending, self)
-        finally:  # the run ends, also where the user interrupts our diagnosis
-            ended = original(self, *arguments, **named)
-        return ended
-
-    return replaced(wandb.Run, "finish", finish)
+def _run_ends(run: wandb.Run, *_: Any) -> None:
+    _ending(run)
 
 
-def _wrap_exit() -> Callable[[], None]:
-    """The end of a `with wandb.init() as run:` block, which does not pass through `finish`."""
-    original: Callable[..., Any] = wandb.Run.__exit__
-
-    @functools.wraps(original)
-    def leave(self: wandb.Run, *error: Any) -> Any:
-        try:
-            quietly(_ending, self, error)
-        finally:
-            left = original(self, *error)
-        return left
-
-    return replaced(wandb.Run, "__exit__", leave)
+following = Following(
+    _sink,
+    active_runs,
+    _bind_sinks,
+    (
+        partial(called_after, wandb, "init", _run_starts),
+        # wandb.finish(), and a new init in the place of an old run, come through here too
+        partial(called_before, wandb.Run, "finish", _run_ends),
+        partial(called_before, wandb.Run, "__exit__", _ending),  # a `with` block does not pass through finish
+    ),
+)
