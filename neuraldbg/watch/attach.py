@@ -106,7 +106,7 @@ class Attachment:
             held.append(module.register_forward_pre_hook(before(session, i), with_kwargs=True))
         if len(held) == 1:
             passing = isinstance(module, structure.PASSING)
-            hook = after(session, i, place.row, place.function, place.rectifies, passing)
+            hook = after(session, i, place, passing)
             held.append(module.register_forward_hook(hook))
 
     def wake(self, session: Session) -> None:

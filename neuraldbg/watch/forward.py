@@ -13,6 +13,7 @@ from neuraldbg.record import LayerStats, ModuleFacts
 from neuraldbg.watch import structure
 from neuraldbg.watch.host import has_values
 from neuraldbg.watch.measure import COLUMNS, UNSEEN, WIDTH, active_units, gate_row, output_row
+from neuraldbg.watch.sample import Sample
 
 CALLS = 8  # calls of one module in one step that are measured (an LSTMCell in a loop makes many)
 WINDOW_ROWS = 128  # samples after which a silent unit counts as dead (evidence.md 4: 5 batches of 24-128 suffice)
@@ -28,6 +29,7 @@ class Place:
     ref: weakref.ref[nn.Module]
     facts: ModuleFacts
     row: Tensor  # [len(COLUMNS)], on the model's device
+    sample: Sample | None  # what a traced graph copies of its output, where that is on a CPU
     calls: int = 0
     seen: int | None = None
     training: bool = True
@@ -78,6 +80,7 @@ class ForwardWatch:
         self.last: weakref.ref[Tensor] | None = None
         self.outputs: dict[int, tuple[weakref.ref[Tensor], int]] = {}
         self.traced: list[Tensor] = []  # the rows that a graph wrote in this step, one a device
+        self.looked: dict[int, int] = {}  # rows that were read of each module's sample in this step
 
     def add(self, model: int, module: nn.Module) -> list[int]:
         """Take in all modules of a model; returns their numbers."""
@@ -98,7 +101,8 @@ class ForwardWatch:
         first = len(self.places)
         for name, m in named:
             row = torch.full((WIDTH,), UNSEEN, device=device)
-            place = Place(name, model, weakref.ref(m), structure.describe(name, m), row)
+            sample = Sample() if device.type == "cpu" else None
+            place = Place(name, model, weakref.ref(m), structure.describe(name, m), row, sample)
             wrapper = wrappers.get(id(m))
             place.at = weakref.ref(wrapper) if wrapper is not None else None
             place.in_place = getattr(m, "_compiled_call_impl", None) is not None
@@ -118,13 +122,17 @@ class ForwardWatch:
             row.fill_(UNSEEN)
 
     def take(self) -> list[Tensor]:
-        """What a traced forward has just written: it may belong to a step that is not open yet."""
+        """The rows that a traced forward has just written: they may belong to a step that is not open yet."""
         taken = self.rows()
         self.clear()
         return taken
 
     def give(self, taken: list[Tensor]) -> None:
-        """Let it be the open step's, beside what that step has."""
+        """Let them be the open step's, beside what that step has and what samples tell."""
+        self.look()
+        if not taken:
+            return  # it did not run inside a graph alone: its rows lie where they are
+        taken = [torch.maximum(a, b) for a, b in zip(taken, self.take(), strict=True)]
         if self.traced:
             taken = [torch.maximum(a, b) for a, b in zip(self.traced, taken, strict=True)]
         self.traced = taken
@@ -134,11 +142,26 @@ class ForwardWatch:
         if clear:
             self.clear()
         self.traced = []
+        self.looked.clear()
         for p in self.places:
             p.calls = 0
         self.order.clear()
         self.outputs.clear()
         self.last = None
+
+    def look(self) -> None:
+        """Statistics of what a traced forward has copied go into its modules' rows."""
+        for i, place in enumerate(self.places):
+            found = place.sample.read() if place.sample is not None else None
+            if found is None:
+                continue
+            rows, whole = found
+            self.looked[i] = rows.shape[0]
+            new = output_row(rows, place.function if whole or place.function != "softmax" else "", None)
+            row = place.row[: new.shape[0]]
+            torch.maximum(row, new, out=row)
+            if place.rectifies and whole:
+                self._activity(place, rows)
 
     def measure(self, index: int, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         """One call of one module: its statistics go into its row."""
@@ -215,8 +238,9 @@ class ForwardWatch:
 
     def to_transfer(self) -> tuple[list[int], list[Tensor]]:
         """(numbers of the modules seen, tensors to transfer): rows, then dead and never shares, then gates."""
+        self.look()
         rows = self.traced or self.rows()
-        dead = [i for i in self.order if self.places[i].last_active is not None]
+        dead = [i for i in dict.fromkeys((*self.order, *self.looked)) if self.places[i].last_active is not None]
         shares = []
         for i in dead:
             last = self.places[i].last_active
@@ -277,6 +301,7 @@ class ForwardWatch:
             if self.places[i].seen is None:
                 self.places[i].seen = self.order.index(i)
         if rows:
+            rows = min([rows, *(n for i, n in self.looked.items() if self.places[i].rectifies)])
             low, high = WINDOW_STEPS
             self.window = min(high, max(low, -(-WINDOW_ROWS // rows)))
 

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from neuraldbg.watch.measure import output_row, traced_part
+from neuraldbg.watch.measure import output_row
+from neuraldbg.watch.sample import MOST, MOST_UNITS, some_rows
 
 if TYPE_CHECKING:
+    from neuraldbg.watch.forward import Place
     from neuraldbg.watch.session import Session
 
 
@@ -77,25 +79,31 @@ class AfterCompiled(_Hook):
 
 
 class AfterForward(_Hook):
-    """Module forward hook. While a graph is traced it only writes into the module's row, a preallocated tensor.
+    """Module forward hook. While a graph is traced it only writes into the module's own preallocated memory.
 
-    Each module has a row with memory of its own: with rows of one tensor the compiler makes a kernel for every module,
-    since each writes at another place, and takes twice as long.
+    On a CPU these are some rows of the output, which a sampled step looks at outside the graph; an accelerator reads an
+    output once, with the operator that makes it, and writes a row of statistics. With rows of one tensor the compiler
+    would make a kernel for every module, since each writes at another place, and take twice as long.
     """
 
-    def __init__(
-        self, session: Session, index: int, row: Tensor, function: str, rectifier: bool, passing: bool
-    ) -> None:
+    def __init__(self, session: Session, index: int, place: Place, passing: bool) -> None:
         super().__init__(session, index)
-        self.row, self.function, self.rectifier, self.passing = row, function, rectifier, passing
+        self.row = place.row
+        self.sample = None if place.sample is None else place.sample.values
+        self.function, self.rectifier, self.passing = place.function, place.rectifies, passing
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if torch.compiler.is_compiling():
             out = output[0] if isinstance(output, tuple) else output
             if self.passing:
                 self.row[-1:].fill_(1.0)
-            elif isinstance(out, Tensor) and out.is_floating_point():
-                new = output_row(traced_part(out), self.function, None, out if self.rectifier else None)
+            elif not isinstance(out, Tensor) or not out.is_floating_point() or not out.numel():
+                return
+            elif self.sample is not None and out.device.type == "cpu":
+                some = some_rows(out, MOST_UNITS if self.rectifier else MOST)
+                self.sample[: some.shape[0]].copy_(some)
+            else:
+                new = output_row(out, self.function, None, out if self.rectifier else None)
                 row = self.row[: new.shape[0]]
                 row.copy_(torch.maximum(row, new))
             return

@@ -30,7 +30,6 @@ UNSEEN = float("-inf")
 TANH_LIMIT = 0.99  # peers.md 4.2: the tail in which tanh's derivative is below 2 %
 SIGMOID_LIMIT = 0.01  # the same for the logistic function: below 4 % of its largest derivative
 ELEMENTS = 1 << 16  # that a share of saturated outputs is taken over: exact to 0.4 %
-TRACED = 1 << 14  # elements of a traced module's output on a CPU: a root mean square to 1 %, at a tenth of a pass
 ROWS = 4096  # rows of a tensor that per-unit statistics look at; more change a standard deviation by under 2 %
 
 
@@ -91,17 +90,6 @@ def output_row(out: Tensor, function: str, inputs: Tensor | None, rectified: Ten
     unseen = x.new_full((), UNSEEN)
     columns = COLUMNS[: 1 + max(COLUMNS.index(name) for name in known)]
     return torch.stack([known.get(name, unseen).float() for name in columns])
-
-
-def traced_part(out: Tensor) -> Tensor:
-    """What of an output is looked at inside a traced graph: whole samples, few of them on a CPU.
-
-    A graph takes these statistics at every step, sampled or not, and on a CPU each pass over a large output costs as
-    much as the operators around it. An accelerator reads it once, with the operator that makes it.
-    """
-    if out.device.type != "cpu" or out.dim() < 2 or out.numel() <= TRACED:
-        return out
-    return out[:: min(-(-out.numel() // TRACED), max(1, out.shape[0] // 2))]
 
 
 def moments(rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,13 +5,16 @@ The backends trace everything as Inductor would; only the code generation is lef
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
 from torch import nn
 from torch._dynamo.utils import counters
 from torch.nn import functional as F
 
-from neuraldbg.watch.measure import TRACED, traced_part
+from neuraldbg import NeuralDbg
+from neuraldbg.watch.sample import MOST, MOST_UNITS, ROWS, Sample, some_rows
 
 
 @pytest.fixture(autouse=True)
@@ -142,22 +145,71 @@ def test_an_eager_norm_is_looked_at(recorded):
     assert not any("norms and dropouts" in note for note in dbg.diagnose().facts.coverage.notes)
 
 
-def test_of_a_large_output_inside_a_graph_some_samples_are_looked_at_on_a_cpu(recorded):
-    """The first and every k-th; the units of a rectifier are counted over all of them."""
+def written(out, most=MOST):
+    """A sample that this output was copied into, as a graph does."""
+    sample, some = Sample(), some_rows(out, most)
+    sample.values[: some.shape[0]] = some
+    return sample
+
+
+def test_a_small_output_is_copied_whole():
+    for out in (torch.randn(5, 7), torch.randn(5), torch.randn(3, 4, 7), torch.randn(2, 7, 3, 2)):
+        rows, whole = written(out).read()
+        units = out.reshape(-1, 1) if out.dim() == 1 else out.movedim(1, -1) if out.dim() == 4 else out
+        assert whole and torch.equal(rows, units.reshape(rows.shape))
+
+
+def test_of_a_large_output_rows_from_all_over_the_batch_are_copied():
+    out = torch.arange(64.0)[:, None, None] + torch.arange(32.0)[:, None] / 100 + torch.zeros(64, 32, 512)
+    rows, whole = written(out).read()
+    samples, places = rows[:, 0].long(), (rows[:, 0] % 1 * 100).round().long()
+    assert whole and rows.shape == (MOST // 512, 512)
+    assert samples.tolist() == sorted(samples.tolist()) and samples.min() < 8 and samples.max() > 55
+    assert len(set(places.tolist())) > 5, "one position of all sequences is the same token in each"
+
+
+def test_a_spread_has_two_rows_and_a_silent_unit_many():
+    rows, whole = written(torch.randn(8, 50_000)).read()
+    assert rows.shape[0] == 2 and rows.shape[1] <= MOST // 2 and not whole
+    assert written(torch.randn(10**5, 2)).read()[0].shape[0] == ROWS
+    assert written(torch.randn(64, 512), MOST_UNITS).read()[0].shape[0] == 32
+
+
+def test_a_sample_is_read_once():
+    assert Sample().read() is None
+    sample = written(torch.ones(3, 2))
+    assert sample.read() is not None and sample.read() is None
+
+
+def test_units_that_are_silent_over_several_batches_are_counted_dead(recorded):
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 1024), nn.ReLU(), nn.Linear(1024, 2))
-    x = torch.randn(64, 4)
-    dbg, records = recorded(model, cadence=1)
-    with dbg:
-        torch.compile(model, backend="aot_eager", fullgraph=True)(x).sum().backward()
-        dbg.record_loss(1.0)
+    model = nn.Sequential(nn.Linear(6, 64), nn.ReLU(), nn.Linear(64, 3))
     with torch.no_grad():
-        whole = model[0](x)
-    apart = 64 * 1024 // TRACED
-    assert records[0].layers["0"].rms == pytest.approx(whole[::apart].pow(2).mean().sqrt().item(), rel=1e-5)
-    assert records[0].layers["1"].dead == pytest.approx((whole.amax(0) <= 0).float().mean().item(), abs=1e-6)
-    assert traced_part(torch.zeros(4, 8)).shape[0] == 4
-    assert traced_part(torch.zeros(2, 10**6)).shape[0] == 2, "a spread needs two samples"
+        model[0].bias[:48] = -100.0
+    called = torch.compile(model, backend="aot_eager", fullgraph=True)
+    dbg, records = recorded(called, cadence=1)
+    with dbg:
+        train(model, called, steps=14)
+    assert records[0].layers["1"].dead is None, "a batch of twelve says little"
+    assert records[-1].layers["1"].dead == pytest.approx(48 / 64, abs=0.05)
+
+
+@pytest.mark.parametrize("picture", [False, True])
+def test_batches_of_other_sizes_make_no_graph_that_a_bare_training_does_not(picture):
+    made = []
+    for watched in (False, True):
+        torch._dynamo.reset()
+        counters.clear()
+        layers = [nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Flatten()] if picture else [nn.Linear(3072, 400), nn.ReLU()]
+        model = nn.Sequential(*layers, nn.LazyLinear(4))
+        model(torch.zeros(1, *((3, 32, 32) if picture else (3072,))))
+        called = torch.compile(model, backend="aot_eager", fullgraph=True)
+        with NeuralDbg(called) if watched else contextlib.nullcontext():
+            for rows in (64, 64, 48, 33, 20, 5, 2):
+                x = torch.randn(rows, *((3, 32, 32) if picture else (3072,)))
+                called(x).square().mean().backward()
+        made.append(graphs())
+    assert made[0] == made[1] and made[0][0] > 1
 
 
 def test_the_coverage_says_that_the_model_is_compiled(recorded):
