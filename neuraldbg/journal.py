@@ -2,6 +2,9 @@
 
 One JSON object a line, written and flushed at once: a header, the facts (after the first time only fields that
 changed), the events, the series, and at the end the Diagnosis itself. A last line that was cut is not read.
+
+The first steps of a session wait until it is known what they are (`watch/waiting.py`). They are written as they are, a
+line each, and again as events and points once they are handed on; what was not by then is read from those lines.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import json
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
@@ -20,7 +23,9 @@ from neuraldbg.events import SemanticEvent
 from neuraldbg.record import LossStats, RunFacts, StepRecord
 from neuraldbg.run import Run, Series, ordered
 from neuraldbg.settings import Settings, make
+from neuraldbg.trace import Trace
 
+HELD_SHARE = 8  # of the size limit an eighth at most: what comes after the first steps needs its place too
 DENSE_POINTS = 4096  # steps written one by one; from then on half as many after each further 4096 lines
 
 
@@ -30,6 +35,7 @@ class Journal:
     def __init__(self, path: Path | str, *, max_mb: float = 64.0) -> None:
         self.path = Path(path)
         self._left = int(max_mb * 1e6)
+        self._left_for_held = self._left // HELD_SHARE
         self._file: IO[str] | None = None
         self._facts: dict[str, Any] = {}
         self._full = False
@@ -61,6 +67,15 @@ class Journal:
         if self._points % DENSE_POINTS == 0:
             self._stride *= 2
 
+    def held(self, place: int, record: StepRecord, facts: RunFacts) -> None:
+        """A step that waits; one of the same place replaces it. Past their share of the limit no more are written."""
+        self.facts(facts)
+        if self._left_for_held:
+            text = _line({"kind": "held", "place": place, "value": encode(record)})
+            self._left_for_held = max(0, self._left_for_held - len(text))
+            if self._left_for_held:
+                self._append(text)
+
     def close(self, diagnosis: Diagnosis) -> None:
         self._write({"kind": "diagnosis", "value": encode(diagnosis)}, always=True)
         if self._file is not None:
@@ -68,9 +83,11 @@ class Journal:
             self._file = None
 
     def _write(self, line: Mapping[str, Any], *, always: bool = False) -> None:
+        self._append(_line(line), always=always)
+
+    def _append(self, text: str, *, always: bool = False) -> None:
         if self._file is None or (self._full and not always):
             return
-        text = json.dumps(line, allow_nan=False, separators=(",", ":")) + "\n"
         if not always and len(text) > self._left:
             self._full = True
             text = json.dumps({"kind": "truncated"}) + "\n"
@@ -79,9 +96,16 @@ class Journal:
         self._file.flush()
 
 
+def _line(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, allow_nan=False, separators=(",", ":")) + "\n"
+
+
 @dataclass(frozen=True)
 class Reading:
-    """What a journal holds. `truncated`: it reached its size limit; `diagnosis` is None if the session did not end."""
+    """What a journal holds. `truncated`: it reached its size limit; `diagnosis` is None if the session did not end.
+
+    held: the first steps, where the session broke off before all of them were handed on; events and series are theirs.
+    """
 
     facts: RunFacts = field(default_factory=RunFacts)
     events: tuple[SemanticEvent, ...] = ()
@@ -89,6 +113,7 @@ class Reading:
     steps: int = 0
     diagnosis: Diagnosis | None = None
     truncated: bool = False
+    held: tuple[StepRecord, ...] = ()
 
     @property
     def run(self) -> Run:
@@ -113,8 +138,9 @@ def read(path: Path | str) -> Reading:
     events: list[SemanticEvent] = []
     points: dict[str, list[tuple[int, float]]] = {}
     diagnosis: Diagnosis | None = None
+    held: dict[int, StepRecord] = {}
     truncated = False
-    last_step = -1
+    last_step, handed_on = -1, 0
     for line in lines:
         match line.get("kind"):
             case "facts":
@@ -122,7 +148,10 @@ def read(path: Path | str) -> Reading:
             case "event":
                 events.append(decode(SemanticEvent, line["value"]))
                 last_step = max(last_step, events[-1].step)
+            case "held":
+                held[line["place"]] = decode(StepRecord, line["value"])
             case "points":
+                handed_on += 1
                 last_step = max(last_step, line["step"])
                 for name, value in decode(dict[str, float], line["value"]).items():
                     points.setdefault(name, []).append((line["step"], value))
@@ -133,6 +162,8 @@ def read(path: Path | str) -> Reading:
             case _:  # a kind that a newer version added within this schema
                 continue
     known = decode(RunFacts, facts)
+    if diagnosis is None and handed_on < len(held):
+        return _of_held(tuple(held.values()), known, truncated)
     return Reading(
         facts=known,
         events=tuple(events),
@@ -143,6 +174,23 @@ def read(path: Path | str) -> Reading:
     )
 
 
+def _of_held(held: tuple[StepRecord, ...], known: RunFacts, truncated: bool) -> Reading:
+    seen = replace(known.coverage, steps=len(held), steps_sampled=sum(record.sampled for record in held))
+    facts = replace(known, coverage=seen)  # facts are told now and then, and the coverage is of that time
+    run = _trace(held, facts, make()).run(True, facts)
+    return Reading(facts=facts, events=run.events, series=run.series, steps=run.steps, truncated=truncated, held=held)
+
+
+def _trace(held: Iterable[StepRecord], facts: RunFacts, settings: Settings) -> Trace:
+    """The steps that waited, handed on now."""
+    from neuraldbg.reasoning import detectors
+
+    trace = Trace(settings, detectors())
+    for record in held:
+        trace.feed(record, facts)
+    return trace
+
+
 def rebuild(path: Path | str, settings: Settings | None = None) -> Diagnosis:
     """The Diagnosis of a journal: the one it ends with, or, after a kill, the one its events and series give."""
     reading = read(path)
@@ -151,6 +199,8 @@ def rebuild(path: Path | str, settings: Settings | None = None) -> Diagnosis:
     from neuraldbg.reasoning import detectors, diagnose  # all rules: only when they are needed
 
     settings, run = settings if settings is not None else make(), reading.run
+    if reading.held:
+        return diagnose(_trace(reading.held, reading.facts, settings).run(True, reading.facts), settings)
     ending = [
         event
         for detector in detectors()

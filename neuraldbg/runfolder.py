@@ -12,7 +12,7 @@ from pathlib import Path
 from neuraldbg.diagnosis import Diagnosis
 from neuraldbg.events import SemanticEvent
 from neuraldbg.journal import Journal, rebuild
-from neuraldbg.record import RunFacts
+from neuraldbg.record import RunFacts, StepRecord
 
 COMMAND, JOURNAL, DIAGNOSIS, PAGE, REPORT = "run", "journal", "diagnosis", "neuraldbg", "report"
 
@@ -84,6 +84,9 @@ class FolderSink:
 
     def points(self, step: int, values: Mapping[str, float]) -> None:
         self._begun().points(step, values)
+
+    def held(self, place: int, record: StepRecord, facts: RunFacts) -> None:
+        self._begun().held(place, record, facts)
 
     def close(self, diagnosis: Diagnosis) -> None:
         if not diagnosis.steps and not diagnosis.events and not diagnosis.facts.exception:

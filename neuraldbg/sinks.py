@@ -1,11 +1,13 @@
 """Where a session's findings go: the `Sink` protocol, its registry, `Memory`, and the fan-out.
 
 A sink gets four calls, all from a worker thread of its own: `open` once, `facts` as more becomes known, `event` for
-each event, `close` with the final Diagnosis. Three more are optional and looked up by name:
+each event, `close` with the final Diagnosis. Four more are optional and looked up by name:
 
     bind() -> bool                on the training thread, before each hand-over, until it returns True: for what only
                                   that thread can see (a tracker's active run)
     points(step, {name: value})   the series of the session (loss, gradient norm, ...)
+    held(place, record, facts)    one of the first steps, while it is not known yet what it is (`watch/waiting.py`):
+                                  nothing to tell anybody, but to keep in case the process is killed meanwhile
     idle()                        from the worker, about once a second while nothing comes in
 
 and three attributes: `close_timeout` (seconds, default 10), `advice` (what to type when it did not get everything) and
@@ -28,7 +30,7 @@ from typing import Any, Protocol
 
 from neuraldbg.diagnosis import Diagnosis
 from neuraldbg.events import SemanticEvent
-from neuraldbg.record import RunFacts
+from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.switch import strict
 
 log = logging.getLogger("neuraldbg")
@@ -157,6 +159,11 @@ class FanOut:
         for lane in self._lanes:
             if lane.wants_points:
                 lane.put("points", step, values)
+
+    def held(self, place: int, record: StepRecord, facts: RunFacts) -> None:
+        for lane in self._lanes:
+            if hasattr(lane.sink, "held"):
+                lane.put("held", place, record, facts)
 
     def close(self, diagnosis: Diagnosis, timeout: float | None = None) -> None:
         """Hand over the final Diagnosis and wait for the sinks, at most `timeout` or their own `close_timeout`."""

@@ -67,7 +67,7 @@ class NeuralDbg:
         self._sinks = sinks
         self._stopper = Stopper(on_failure)
         self._automatic = False
-        self._session = Session(self.settings, self._take)
+        self._session = Session(self.settings, self._take, self._hold)
         self._trace = Trace(self.settings, reasoning.detectors())
         self._fanout: Any = None
         self._final: Diagnosis | None = None
@@ -193,6 +193,11 @@ class NeuralDbg:
                 session.live = True
 
     # --- what happens during the run --------------------------------------------------------------
+
+    def _hold(self, place: int, record: StepRecord, facts: RunFacts) -> None:
+        """One of the first records, which wait: to the journals alone, in case the process is killed meanwhile."""
+        if self._fanout is not None:
+            self._fanout.held(place, record, facts)
 
     def _take(self, record: StepRecord, facts: RunFacts) -> None:
         """One record from the watcher: to the detectors, and its numbers to the sinks."""

@@ -34,6 +34,7 @@ from neuraldbg.watch.refresh import owner_of, refresh, signature
 from neuraldbg.watch.replay import Replay
 from neuraldbg.watch.rerun import sequence
 from neuraldbg.watch.stopping import asked_for
+from neuraldbg.watch.waiting import MOST, FirstRecords, Hold
 
 log = logging.getLogger("neuraldbg")
 
@@ -42,7 +43,6 @@ R = TypeVar("R")
 
 NEVER = 2**64  # above every node's number
 PACKED = "saved tensors are packed by hooks (checkpointing, offloading): the loss's operator is not read where they are"
-PROVISIONAL = 16  # first steps that wait until it is known how a step ends
 
 
 def guarded(method: Callable[P, R]) -> Callable[P, R | None]:
@@ -73,7 +73,7 @@ def guarded(method: Callable[P, R]) -> Callable[P, R | None]:
 class Session:
     """The torch side of a NeuralDbg."""
 
-    def __init__(self, settings: Settings, feed: Callable[[StepRecord, RunFacts], None]) -> None:
+    def __init__(self, settings: Settings, feed: Callable[[StepRecord, RunFacts], None], hold: Hold) -> None:
         self.settings = settings
         self.feed = feed
         self.pid = os.getpid()
@@ -96,7 +96,7 @@ class Session:
         self.depth = 0
         self.count = self.sampled_count = self.mapped = 0
         self.joined = (0, 0)  # of these counts, what was a part of step 0
-        self.provisional: list[StepRecord] = []
+        self.waiting = FirstRecords(hold)
         self.growing = False  # whether models may still join or leave
         self.light: list[tuple[StepRecord, float | Tensor | None, Tensor | None, Tensor | float]] = []
         self.weights_bad = False
@@ -175,7 +175,8 @@ class Session:
         self.names.modules = []  # a single model that is left has plain names
         left = [name for k, (name, _) in enumerate(self.models) if k not in self.dropped]
         if several and len(left) == 1:
-            self.provisional = [plain(r, left[0]) for r in self.provisional]
+            if self.waiting.records:
+                self.waiting.change(functools.partial(plain, model=left[0]), build_facts(self))
             self.light = [(plain(r, left[0]), loss, norm, scale) for r, loss, norm, scale in self.light]
 
     def rehang(self, models: list[tuple[str, nn.Module]]) -> None:
@@ -418,10 +419,10 @@ class Session:
 
     def _renumber(self) -> bool:
         """What was taken for the first steps all belonged to step 0: it is only now known how a step ends."""
-        if not self.provisional or self.clock.explicit:
+        records = [] if self.clock.explicit else self.waiting.take()
+        if not records:
             return False
         self.clock.step = 0
-        records, self.provisional = self.provisional, []
         self.joined = len(records), sum(record.sampled for record in records)
         for record in records:
             self.hand_on(replace(record, step=0))
@@ -433,7 +434,7 @@ class Session:
             self.close()
         self.clock.explicit = True
         if not self.growing:
-            self._flush_provisional()
+            self._hand_waiting_on()
         self.clock.step = value
 
     def _boundary(self) -> None:
@@ -474,15 +475,14 @@ class Session:
 
     def hand_on(self, record: StepRecord) -> None:
         """To the trace; the first few wait until it is known how a step ends, and which models take part."""
-        if (self.growing or not (self.clock.told or self.clock.explicit)) and self.count < PROVISIONAL:
-            self.provisional.append(record)
+        if (self.growing or not (self.clock.told or self.clock.explicit)) and self.count < MOST:
+            self.waiting.add(record, self.facts)
             return
-        self._flush_provisional()
+        self._hand_waiting_on()
         self.feed(record, self.facts)
 
-    def _flush_provisional(self) -> None:
-        waiting, self.provisional = self.provisional, []
-        for record in waiting:
+    def _hand_waiting_on(self) -> None:
+        for record in self.waiting.take():
             self.feed(record, self.facts)
 
     @guarded
@@ -494,5 +494,5 @@ class Session:
             closing.flush(self)
             closing.last_validation(self)
         self.ended = final
-        self._flush_provisional()
+        self._hand_waiting_on()
         self.facts = build_facts(self)
