@@ -8,8 +8,8 @@ What it is
 How it looks
     Between the end of backward and the optimizer's step, the gradients of some parameters are multiplied by one
     factor below one, to the same norm each time, and those of others, of a larger norm than that, are not touched. Then
-    the others are moved by the size of their own weights, the clipped ones are not, and the loss jumps, diverges or is
-    not finite.
+    a step moves the others by the size of their own weights, as it would not under one clip over all; the loss jumps,
+    diverges or is not finite, or units die.
 
 What speaks against it
     A clip for each group of parameters with a limit of its own, a clip by value, a factor that is the same in every
