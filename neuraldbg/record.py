@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-
-_NONE: Mapping[str, float] = MappingProxyType({})
 
 REPLAY_OFF = "it was switched off (replay=False)"  # in a note of the coverage: what a remedy may advise to turn on
 
@@ -29,7 +26,7 @@ class LayerStats:
     inputs_high, inputs_rms: largest absolute value and rms of the input to its first call.
     offset: mean over units of abs(mean over samples) / std over samples.
     finite, inputs_finite: of the output, of the inputs to this call.
-    nan_share, inf_share: of the output's elements where it is not finite.
+    nan_share, inf_share: of the output's elements where it is not finite. training: the module was in training mode.
     """
 
     rms: float
@@ -57,9 +54,9 @@ class InputStats:
     """One floating-point tensor that entered the model at one step.
 
     means, stds, rms: per feature (last dimension, or channels for images), at most 256 of them.
-    far: largest absolute value; far_repeats: how many elements equal the value that is furthest out.
-    fingerprint: a number that equal batches share; rows: number of samples.
-    nan_features / inf_features: indices of features that hold such values; nan_rows: indices of samples.
+    far: largest absolute value; far_value: with its sign; far_repeats: how many elements equal it.
+    fingerprint: a number that equal batches share; rows: number of samples. zeros: every element is zero.
+    nans, infs: how many elements; bad_features, bad_rows: indices of the features and samples that hold them.
     """
 
     name: str
@@ -146,10 +143,11 @@ class StepRecord:
     """One step of the training. `sampled` is False where only the cheap sentinels were read.
 
     loss: what the user recorded, else what backward started from (raw, unscaled); None if neither was seen.
-    gradient_norm: global, before clipping, unscaled. rates: learning rate of each optimizer group.
+    gradient_norm: global (2-norm), before clipping, unscaled. rates: learning rate of each optimizer group.
     layers, parameters: by name, in forward and in model order. first_bad: (phase, layer) of the first
     non-finite place: phase is one of input, weight, forward, loss, gradient, weight after.
-    skipped: the optimizer step was skipped by a GradScaler. backwards: backward passes in this step.
+    skipped: the optimizer step was skipped by a GradScaler. stepped: an optimizer took the step. backwards: backward
+    passes in this step. loss_scale: of a GradScaler.
     group_gradients: RMS gradient of each optimizer's parameters when it consumed them.
     window: sampled steps in the window that unit activity is counted over.
     cosine: of this step's fresh gradient with the one before (on a sample of elements).
@@ -178,7 +176,6 @@ class StepRecord:
     cosine: float | None = None
     loss_scale: float | None = None
     window: int | None = None
-    seconds: float | None = None
     culprit: Culprit | None = None
     alike: tuple[str, ...] = ()
     samples: tuple[int, ...] | None = None
@@ -308,8 +305,3 @@ class RunFacts:
         """Names of the leaf modules that ran, first to last."""
         ran = [m for m in self.modules if m.order is not None and not m.container]
         return tuple(m.name for m in sorted(ran, key=lambda m: m.order or 0))
-
-    @property
-    def half_precision(self) -> bool:
-        """Whether any trainable parameter is stored in float16."""
-        return any(p.dtype == "float16" and p.trainable for p in self.parameters)

@@ -53,7 +53,6 @@ class Trace:
         self.points: dict[str, list[tuple[int, float]]] = {}
         self.steps = 0
         self.dropped = 0
-        self.nonfinite = False
         self.listener: Callable[[SemanticEvent], None] | None = None
 
     def feed(self, record: StepRecord, facts: RunFacts) -> list[SemanticEvent]:
