@@ -26,6 +26,7 @@ from neuraldbg.settings import Settings, make
 from neuraldbg.trace import Trace
 
 HELD_SHARE = 8  # of the size limit an eighth at most: what comes after the first steps needs its place too
+FULL = "what came after the journal was full (journal_mb); it has no end, which would tell of the rest"
 DENSE_POINTS = 4096  # steps written one by one; from then on half as many after each further 4096 lines
 
 
@@ -162,6 +163,8 @@ def read(path: Path | str) -> Reading:
             case _:  # a kind that a newer version added within this schema
                 continue
     known = decode(RunFacts, facts)
+    if truncated and diagnosis is None:
+        known = replace(known, coverage=replace(known.coverage, notes=(*known.coverage.notes, FULL)))
     if diagnosis is None and handed_on < len(held):
         return _of_held(tuple(held.values()), known, truncated)
     return Reading(
@@ -191,14 +194,17 @@ def _trace(held: Iterable[StepRecord], facts: RunFacts, settings: Settings) -> T
     return trace
 
 
-def rebuild(path: Path | str, settings: Settings | None = None) -> Diagnosis:
-    """The Diagnosis of a journal: the one it ends with, or, after a kill, the one its events and series give."""
+def rebuild(path: Path | str) -> Diagnosis:
+    """The Diagnosis of a journal: the one it ends with, or, after a kill, the one its events and series give.
+
+    Raises ValueError as `read` does.
+    """
     reading = read(path)
     if reading.diagnosis is not None:
         return reading.diagnosis
     from neuraldbg.reasoning import detectors, diagnose  # all rules: only when they are needed
 
-    settings, run = settings if settings is not None else make(), reading.run
+    settings, run = make(), reading.run
     if reading.held:
         return diagnose(_trace(reading.held, reading.facts, settings).run(True, reading.facts), settings)
     ending = [

@@ -122,6 +122,13 @@ def test_a_full_journal_says_so_once_and_still_ends_with_the_diagnosis(tmp_path:
     assert journal.read(path).diagnosis == FINAL
 
 
+def test_a_full_journal_without_an_end_says_that_the_rest_was_not_looked_at(tmp_path: Path) -> None:
+    whole = journal.rebuild(written(tmp_path / "whole.jsonl", close=False))
+    full = journal.rebuild(written(tmp_path / "full.jsonl", close=False, max_mb=0.0006))
+    assert journal.FULL not in whole.facts.coverage.notes and journal.FULL in full.facts.coverage.notes
+    assert "Not looked at: what came after the journal was full (journal_mb)" in str(full)
+
+
 def test_a_long_training_writes_ever_fewer_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "DENSE_POINTS", 10)
     sink = Journal(tmp_path / "j.jsonl")
