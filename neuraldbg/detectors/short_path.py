@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from dataclasses import dataclass
 
@@ -41,7 +40,7 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
     if not ratios:
         return state, []
     cosines = state.cosines
-    if record.cosine is not None and math.isfinite(record.cosine) and len(cosines) < POINTS:  # gradients may overflow
+    if record.cosine is not None and len(cosines) < POINTS:
         cosines = (*cosines, record.cosine)
     first = record.step if state.count == 0 else state.first
     return State(state.total + statistics.median(ratios), state.count + 1, first, record.step, cosines), []

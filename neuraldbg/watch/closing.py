@@ -174,7 +174,7 @@ def sampled(session: Session) -> None:
             stepped=session.clock.stepped,
             backwards=session.clock.backwards,
             group_gradients=group_gradients(session, gradients),
-            cosine=got["cosine"][0] if got["cosine"] else None,
+            cosine=next(filter(math.isfinite, got["cosine"]), None),
             window=window,
             culprit=culprit,
             alike=started_alike(session),

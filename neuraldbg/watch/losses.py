@@ -58,7 +58,8 @@ def packing() -> bool:
 def unscaled(loss: Tensor, since: int = 0) -> tuple[Tensor | None, bool]:
     """The loss before constant factors (GradScaler's scale, division by the accumulation count).
 
-    Only a chain of multiplications by numbers without gradient is undone. Returns (value, whether anything was).
+    Only a chain of multiplications by numbers without gradient is undone, and not the division of a sum by its count,
+    which makes it a mean. Returns (value, whether anything was).
     since: the number of the first node whose saved values may be read; None where an older one is in the way.
     """
     node: Any = loss.grad_fn
@@ -76,9 +77,17 @@ def unscaled(loss: Tensor, since: int = 0) -> tuple[Tensor | None, bool]:
         live = left if right is None else right
         if other is None or other.numel() != 1 or live.name() == "torch::autograd::AccumulateGrad":
             break
+        if name == "DivBackward0" and _is_sum(live):
+            break
         value = value / other if name == "MulBackward0" else value * other
         node, changed = live, True
     return value, changed
+
+
+def _is_sum(node: Any) -> bool:
+    """Whether a node adds up samples: a plain sum, or a loss operator whose reduction is one."""
+    reduction = _saved(node, "_saved_reduction")
+    return str(node.name()).startswith("SumBackward") or (REDUCTION.get(reduction) == "sum" if reduction else False)
 
 
 def before_overflow(loss: Tensor | None, given: Tensor | None) -> Tensor | None:

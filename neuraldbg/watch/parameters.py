@@ -309,14 +309,15 @@ class ParameterWatch:
         self.pointing = torch.cat(parts) if parts else None
 
     def cosine(self) -> Tensor | None:
-        """Cosine of this step's gradient with the one before; the newer takes the older one's place."""
+        """Cosine of this step's gradient with the one before; the newer takes the older one's place.
+
+        Not a number where one of them holds none.
+        """
         now, before = self.pointing, self.cosine_before
         self.cosine_before, self.pointing = now, None
         if now is None or before is None or before.shape != now.shape:
             return None
-        alike: Tensor = (now @ before) / (torch.linalg.vector_norm(now) * torch.linalg.vector_norm(before)).clamp_min(
-            1e-38
-        )
+        alike: Tensor = _unit(now) @ _unit(before)
         return alike
 
     def stats(
@@ -352,6 +353,13 @@ class ParameterWatch:
     def reset_step(self) -> None:
         for w in self.items:
             w.consumed_norm, w.used_norm, w.writes, w.carried = None, None, 0, False
+
+
+def _unit(x: Tensor) -> Tensor:
+    """A vector of length 1; by its largest element first, for squares overflow long before gradients do."""
+    x = x / x.abs().amax().clamp_min(1e-38)
+    length: Tensor = torch.linalg.vector_norm(x)
+    return x / length.clamp_min(1e-38)
 
 
 def units_alike(p: Tensor) -> float | None:

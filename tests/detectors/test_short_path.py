@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any
 
@@ -40,12 +39,6 @@ def test_weights_that_were_not_measured_or_did_not_move_say_nothing() -> None:
     assert found(steps(None)) == []
     assert found(steps(0.0)) == []
     assert found([record(k, parameters={}) for k in range(100)]) == []
-
-
-def test_a_cosine_of_gradients_that_overflowed_is_left_out() -> None:
-    assert found([*steps(1e-5, cosine=math.inf), *steps(1e-5, first=100, count=5)])[0].metadata["cosine"] == 0.9
-    for odd in (math.inf, -math.inf, math.nan):
-        assert found(steps(1e-5, cosine=odd))[0].metadata.get("cosine") is None
 
 
 def test_matrices_that_are_tiny_or_start_at_zero_are_left_out() -> None:

@@ -234,6 +234,17 @@ def test_an_unscaled_loss_is_itself():
     assert not changed
 
 
+@pytest.mark.parametrize("scale", [1.0, 1024.0])
+def test_a_sum_that_is_divided_by_its_count_is_a_mean(scale):
+    z, y = live(16, 3), torch.arange(16) % 3
+    mean = F.cross_entropy(z, y)
+    assert close(unscaled(F.cross_entropy(z, y, reduction="sum") / 16 * scale)[0].item(), mean.item())
+    mask = torch.arange(16) % 2
+    by_token = F.cross_entropy(z, y, reduction="none")
+    assert close(unscaled((by_token * mask).sum() / mask.sum() * scale)[0].item(), by_token[1::2].mean().item())
+    assert close(unscaled(mean / 4)[0].item(), mean.item())  # of micro-batches
+
+
 def test_a_factor_that_is_learned_is_part_of_the_loss():
     weight = torch.tensor(3.0, requires_grad=True)
     loss = F.mse_loss(live(8, 1), torch.randn(8, 1)) * weight

@@ -306,6 +306,18 @@ def test_the_direction_of_gradients_is_compared_with_the_step_before(recorded):
     assert [round(r.cosine, 4) for r in records[1:]] == [1.0, -1.0, 1.0]
 
 
+def test_large_gradients_have_a_direction_and_those_that_are_no_numbers_have_none(recorded):
+    model = nn.Linear(4, 4, bias=False)
+    dbg, records = recorded(model)
+    x = torch.rand(3, 4) + 0.5
+    with dbg:
+        for factor in (1.0, 1e25, -1e30, math.nan, 1.0):
+            model.zero_grad()
+            (factor * model(x).sum()).backward()
+            dbg.record_loss(1.0)
+    assert [r.cosine and round(r.cosine, 4) for r in records] == [None, 1.0, -1.0, None, None]
+
+
 # -- updates ----------------------------------------------------------------------------------------------------------
 
 
