@@ -16,7 +16,7 @@ the fixture.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -133,14 +133,11 @@ class _Kept:
 
 def _known(cause: str) -> None:
     """A misspelt cause would make the assertion false for ever: refuse it and name close ones."""
-    from difflib import get_close_matches
+    from neuraldbg.commands.explain import pages, unknown
 
-    from neuraldbg.commands.explain import pages
-
-    known: Mapping[str, str] = pages()
+    known = pages()
     if cause not in known:
-        close: Sequence[str] = get_close_matches(cause, known, n=3, cutoff=0.5) or sorted(known)[:3]
-        raise ValueError(f"unknown cause {cause!r}; did you mean {', '.join(close)}? `neuraldbg explain` lists all")
+        raise ValueError(unknown(cause, known))
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from neuraldbg.commands._common import Json, fail
+from neuraldbg.commands._common import SOURCES, Json, fail, said, write
 
 
 def compare(
     sources: Annotated[
         list[str],
-        typer.Argument(metavar="SOURCE...", help="Folders or files of diagnoses and journals, or mlflow:EXPERIMENT."),
+        typer.Argument(metavar="SOURCE...", help=SOURCES),
     ],
     as_json: Json = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
@@ -27,10 +27,8 @@ def compare(
 
     try:
         found = compared(*sources)
-    except LookupError as error:
-        fail(str(error.args[0] if error.args else error))
-    except (OSError, ValueError) as error:
-        fail(str(error))
+    except (LookupError, OSError, ValueError) as error:
+        fail(said(error))
     if not found.rows:
         fail(f"none of the {found.undiagnosed} trainings of {', '.join(sources)} has a diagnosis")
     from neuraldbg.report import sweep
@@ -42,10 +40,7 @@ def compare(
     elif html is not None:
         from neuraldbg.report.sweep_page import page
 
-        try:
-            html.write_text(page(found), encoding="utf-8")
-        except OSError as error:
-            fail(f"cannot write {html}: {error.strerror}")
+        write(html, page(found))
         typer.echo(f"wrote {html}")
     else:
         Console().print(sweep.rich_report(found))

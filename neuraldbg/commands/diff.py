@@ -6,11 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from neuraldbg.commands._common import Json, fail
+from neuraldbg.commands._common import Json, fail, print_lines
 from neuraldbg.diagnosis import Diagnosis
 
 _SIDE = typer.Argument(help="A diagnosis.json, a journal, or a folder of one run.", metavar="FILE|FOLDER")
@@ -33,12 +30,7 @@ def diff(
     if as_json:
         typer.echo(to_json(found, one, other, (str(a), str(b))))
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for heading, text in lines(found, one, other, (str(a), str(b))):
-        table.add_row(Text(heading), Text(text))
-    Console().print(table)
+    print_lines(lines(found, one, other, (str(a), str(b))))
 
 
 def _load(path: Path) -> Diagnosis:

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import json
 import pkgutil
+from collections.abc import Iterable
 from importlib.metadata import entry_points
 from typing import Annotated
 
@@ -34,6 +35,18 @@ def page_of(cause: str, known: dict[str, str]) -> str:
     return inspect.getdoc(importlib.import_module(known[cause])) or "This cause has no page."
 
 
+def slug(typed: str) -> str:
+    """A cause's name as people may type it."""
+    return typed.strip().lower().replace("-", "_").replace(" ", "_")
+
+
+def unknown(cause: str, known: Iterable[str]) -> str:
+    """What to say of a cause that is none, with those that are spelt like it."""
+    close = difflib.get_close_matches(slug(cause), known, n=3, cutoff=0.5)
+    hint = f"did you mean {', '.join(close)}? " if close else ""
+    return f"unknown cause {cause!r}; {hint}`neuraldbg explain` lists all causes"
+
+
 def completed(begun: str) -> list[str]:
     """The causes that begin so, for the shell's completion."""
     return [name for name in pages() if name.startswith(begun)]
@@ -59,10 +72,8 @@ def explain(
             table.add_row(Text(name, style="bold"), Text(text))
         Console().print(table)
         return
-    slug = cause.strip().lower().replace("-", "_").replace(" ", "_")
-    if slug not in known:
-        close = difflib.get_close_matches(slug, known, n=3, cutoff=0.5)
-        hint = f"did you mean {', '.join(close)}?" if close else "`neuraldbg explain` lists all causes"
-        fail(f"unknown cause {cause!r}; {hint}")
-    page = page_of(slug, known)
-    typer.echo(json.dumps({"cause": slug, "page": page}, indent=1) if as_json else page)
+    name = slug(cause)
+    if name not in known:
+        fail(unknown(cause, known))
+    page = page_of(name, known)
+    typer.echo(json.dumps({"cause": name, "page": page}, indent=1) if as_json else page)

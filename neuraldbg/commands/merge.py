@@ -6,11 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from neuraldbg.commands._common import Json, fail
+from neuraldbg.commands._common import Json, fail, print_lines
 
 
 def merge(
@@ -33,9 +30,4 @@ def merge(
     if as_json:
         typer.echo(to_json(merged))
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for heading, text in lines(merged):
-        table.add_row(Text(heading), Text(text))
-    Console().print(table)
+    print_lines(lines(merged))

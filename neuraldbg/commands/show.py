@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from neuraldbg.commands._common import Json, fail, load_all
+from neuraldbg.commands._common import Json, fail, load_all, write
 
 
 def show(
@@ -45,10 +45,7 @@ def show(
 
         if len(found) > 1:
             fail(f"{file} holds {len(found)} sessions and --html writes one; name one of: {_names(found)}")
-        try:
-            html.write_text(page(diagnoses[0]), encoding="utf-8")
-        except OSError as error:
-            fail(f"cannot write {html}: {error.strerror}")
+        write(html, page(diagnoses[0]))
         typer.echo(f"wrote {html}")
     else:
         from neuraldbg.report.text import rich_report

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from neuraldbg.commands._common import Json, fail, load_all
+from neuraldbg.commands._common import SOURCES, Json, fail, load_all, said, write
 
 if TYPE_CHECKING:
     from neuraldbg.report.summary import Told
@@ -23,7 +23,7 @@ OUTPUT = Path("SESSION_SUMMARY.md")
 def summary(
     sources: Annotated[
         list[str],
-        typer.Argument(metavar="SOURCE...", help="Folders or files of diagnoses and journals, or mlflow:EXPERIMENT."),
+        typer.Argument(metavar="SOURCE...", help=SOURCES),
     ],
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Where the page goes; - prints it.")
@@ -46,10 +46,7 @@ def summary(
     if to_stdout:
         typer.echo(text, nl=False)
         return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        fail(f"cannot write {output}: {error.strerror}; choose another with --output")
+    write(output, text, "; choose another with --output")
     typer.echo(f"wrote {output}: {counted(trainings)}")
 
 
@@ -65,10 +62,8 @@ def _told(source: str, folder: Path) -> Iterator[Told]:
         for row in rows_of(source):
             link = row.where.startswith(("https://", "http://"))
             yield Told(row, links=(("Run", row.where),)) if link else Told(row, known_as=row.where)
-    except LookupError as error:
-        fail(str(error.args[0] if error.args else error))
-    except (OSError, ValueError) as error:
-        fail(str(error))
+    except (LookupError, OSError, ValueError) as error:
+        fail(said(error))
 
 
 def _sessions(top: Path, folder: Path) -> Iterator[Told]:

@@ -72,7 +72,8 @@ class Comparison:
 def compare(*sources: str | Path | Iterable[Row]) -> Comparison:
     """Which causes the trainings of these sources have, and which hyper-parameters go with each.
 
-    sources: files or folders of diagnoses and journals, a tracker's runs as "mlflow:EXPERIMENT", or rows.
+    sources: files or folders of diagnoses and journals, a tracker's runs as "mlflow:EXPERIMENT" or
+    "wandb:ENTITY/PROJECT", or rows.
     Raises LookupError for a source that is not there and ValueError for one that cannot be read.
     """
     rows = [row for source in sources for row in (rows_of(str(source)) if isinstance(source, (str, Path)) else source)]

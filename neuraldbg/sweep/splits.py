@@ -144,7 +144,7 @@ def gains(labels: Floats, tried: Candidates) -> Floats:
     return weighted
 
 
-def best_splits(has: Bools, tried: Candidates, seed: int = 0) -> list[Split]:
+def best_splits(has: Bools, tried: Candidates) -> list[Split]:
     """The best split of each parameter, best first; `p` is None where there are too few trainings to say.
 
     Of several parameters that part the trainings alike (the depth, the number of weights) the first one is kept.
@@ -157,7 +157,7 @@ def best_splits(has: Bools, tried: Candidates, seed: int = 0) -> list[Split]:
         if name not in best or gain[k] > gain[best[name]] + 1e-12:
             best[name] = k
     enough = min(int(has.sum()), int((~has).sum())) >= FEWEST
-    chance = permuted(has, tried, seed) if enough else np.zeros(0)
+    chance = permuted(has, tried) if enough else np.zeros(0)
     different = {_parting(tried, k): k for k in reversed(best.values())}  # the first of those that part alike stays
     out = [_split(has, tried, k, float(gain[k]), chance) for k in sorted(different.values())]
     return sorted(out, key=lambda s: -s.gain)
@@ -170,9 +170,9 @@ def _parting(tried: Candidates, k: int) -> bytes:
     return min(sides) + max(sides)
 
 
-def permuted(has: Bools, tried: Candidates, seed: int) -> Floats:
-    """The gain of the best split under permuted labels, once a permutation."""
-    random = np.random.default_rng(seed)
+def permuted(has: Bools, tried: Candidates) -> Floats:
+    """The gain of the best split under permuted labels, once a permutation; the same at each call."""
+    random = np.random.default_rng(0)
     turns = max(39, min(999, WORK // len(has)))  # 39: the fewest with which 0.025 can be told
     found = [
         gains(random.permuted(np.tile(has.astype(np.float64), (part, 1)), axis=1), tried).max(1)
