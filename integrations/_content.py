@@ -57,6 +57,16 @@ def known_causes() -> tuple[str, ...]:
     return tuple(sorted(m.name for m in folder if not m.name.startswith("_")))
 
 
+def is_empty(diagnosis: Diagnosis) -> bool:
+    """Whether the session saw nothing that a run should be told of: no step, no event, no exception."""
+    return not diagnosis.steps and not diagnosis.events and not diagnosis.facts.exception
+
+
+def because(error: Exception | None) -> str:
+    """` (OSError: out of order)`: the kind of an error and the first line of what it says; "" for none."""
+    return f" ({type(error).__name__}: {clip(str(error).partition(chr(10))[0], 120)})" if error is not None else ""
+
+
 def total(events: Iterable[SemanticEvent]) -> int:
     """How many transitions into trouble there were."""
     return sum(e.collapsed_count for e in events if not e.is_recovery)

@@ -15,15 +15,7 @@ import neuraldbg
 from neuraldbg.diagnosis import SCHEMA_VERSION, Diagnosis, Verdict
 from neuraldbg.events import SemanticEvent
 
-from ._content import NONFINITE, reports
-from ._content import TAG_LIMIT as TAG_LIMIT
-from ._content import clip as clip
-from ._content import known_causes as known_causes
-from ._content import layer_of as layer_of
-from ._content import shown as shown
-from ._content import slug as slug
-from ._content import total as total
-from ._content import weighed as weighed
+from ._content import NONFINITE, clip, known_causes, layer_of, reports, shown, slug, total, weighed
 
 KINDS = 12  # event tags a run: the run page and get_run get slow with many tags
 NOTE_LIMIT = 5000  # oldest servers' limit of a tag value, and so of the description

@@ -18,6 +18,7 @@ from neuraldbg.events import SemanticEvent
 from neuraldbg.record import RunFacts
 
 from . import _mlflow_content as content
+from ._content import slug
 from ._mlflow_content import Point
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class Network:
     def event(self, event: SemanticEvent) -> None:
         if event.is_recovery:
             return
-        kind = content.slug(event.symptom or event.event_type)
+        kind = slug(event.symptom or event.event_type)
         first = self._first.setdefault(kind, event)
         self._count[kind] = self._count.get(kind, 0) + event.collapsed_count
         self._total += event.collapsed_count

@@ -13,13 +13,15 @@ import mlflow
 from neuraldbg.diagnosis import Diagnosis
 from neuraldbg.events import SemanticEvent
 from neuraldbg.journal import Journal
-from neuraldbg.record import RunFacts
+from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.sinks import Lane, Undelivered
 
 from . import _mlflow_content as content
-from . import _mlflow_spool as spool
+from . import _spool as spool
+from ._content import because, is_empty
 from ._following import refuse_seconds
 from ._mlflow_network import Binding, Choice, Network, Target
+from ._mlflow_spool import JOURNAL, write_target
 
 CREATE_RUN = ("if_none", "leave_open", "never")
 MARGIN = 0.5  # seconds of close_timeout kept for what is not network
@@ -89,9 +91,9 @@ class MlflowSink:
         if self._journal is not None or self._lane is None:
             return
         self._folder = spool.make(self._spool_dir, "mlflow")
-        self._journal = Journal(self._folder / spool.JOURNAL)
+        self._journal = Journal(self._folder / JOURNAL)
         self._journal.open(self._facts)
-        spool.write_target(self._folder, self._binding.target, self._choice)
+        write_target(self._folder, self._binding.target, self._choice)
         self._lane.put("open", self._facts)
 
     def facts(self, update: RunFacts) -> None:
@@ -110,11 +112,15 @@ class MlflowSink:
         if self._journal is not None:
             self._journal.points(step, values)
 
+    def held(self, place: int, record: StepRecord, facts: RunFacts) -> None:
+        self._begin()
+        if self._journal is not None:
+            self._journal.held(place, record, facts)
+
     def close(self, diagnosis: Diagnosis) -> None:
         start = time.monotonic()
-        nothing = not diagnosis.steps and not diagnosis.events and not diagnosis.facts.exception
         unwanted = self.run_id is None and self._create_run == "never"
-        if self._lane is None or nothing or unwanted:
+        if self._lane is None or is_empty(diagnosis) or unwanted:
             self._discard()
             return
         self._begin()
@@ -124,11 +130,11 @@ class MlflowSink:
             self._binding.target = _new_run(end=self._create_run != "leave_open")
         self._network.files = content.files(diagnosis) if self._choice.artifacts else {}
         spool.write_files(self._folder, self._network.files)
-        spool.write_target(self._folder, self._binding.target, self._choice)
+        write_target(self._folder, self._binding.target, self._choice)
         self._lane.finish(diagnosis)
         self._lane.ended(max(0.1, self.close_timeout - MARGIN - (time.monotonic() - start)))
         if self._network.delivered is None:
-            spool.write_target(self._folder, self._binding.target, self._choice)  # a run may have been made
+            write_target(self._folder, self._binding.target, self._choice)  # a run may have been made
             raise Undelivered(self._told())
         spool.remove(self._folder)
 
@@ -144,14 +150,13 @@ class MlflowSink:
         if self._folder is None:
             return ""
         return (
-            f"it is kept in {self._folder} ({spool.JOURNAL} and the report); once the server is back, type: "
+            f"it is kept in {self._folder} ({JOURNAL} and the report); once the server is back, type: "
             f'python -c "from neuraldbg.integrations.mlflow import replay; replay({str(self._folder)!r})"'
         )
 
     def _told(self) -> str:
-        error = self._network.error
-        reason = f" ({type(error).__name__}: {content.clip(str(error).partition(chr(10))[0], 120)})" if error else ""
-        return f"MLflow at {self._binding.target.tracking_uri} did not take the diagnosis{reason}"
+        uri = self._binding.target.tracking_uri
+        return f"MLflow at {uri} did not take the diagnosis{because(self._network.error)}"
 
 
 def _new_run(*, end: bool) -> Target:

@@ -12,9 +12,7 @@ from neuraldbg.diagnosis import Diagnosis
 
 from . import _mlflow_content as content
 from ._mlflow_network import Choice, Target, push, with_run
-from ._spool import make as make
-from ._spool import remove as remove
-from ._spool import write_files as write_files
+from ._spool import remove
 
 log = logging.getLogger("neuraldbg")
 

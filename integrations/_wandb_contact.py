@@ -11,7 +11,7 @@ import glob
 import logging
 import os
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,23 @@ class Contact:
 
     def summary(self, values: Mapping[str, Any]) -> bool:
         return self.attempt(self.run.summary.update, dict(values))
+
+    def told_before(self) -> int:
+        """How many sessions the run told of before it was resumed."""
+        found: list[Any] = []
+        if getattr(self.run, "resumed", False):
+            self.attempt(lambda: found.append(self.run.summary.get("neuraldbg_sessions")))
+        return int(found[0]) if found and isinstance(found[0], (int, float)) else 0
+
+    def forget(self, columns: Iterable[str]) -> bool:
+        """Take columns of an earlier session away, for an empty cell is no statement of a later one's."""
+        return self.attempt(self._forget, tuple(columns))
+
+    def _forget(self, columns: tuple[str, ...]) -> None:
+        there = set(self.run.summary.keys())
+        for name in columns:
+            if name in there:
+                del self.run.summary[name]
 
     def config(self, values: Mapping[str, Any]) -> bool:
         return self.attempt(self.run.config.update, {content.FOLDER: dict(values)}, allow_val_change=True)

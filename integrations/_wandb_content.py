@@ -26,6 +26,8 @@ GRAPH = "neuraldbg/graph"
 TABLE = "neuraldbg/hypotheses"
 STEP = "neuraldbg/step"
 FOLDER = "neuraldbg"  # in the run's files
+OF_A_FAILURE = ("neuraldbg_first_step", "neuraldbg_exception")  # columns that not every session fills
+OF_EVENTS = ("neuraldbg_first_event", "neuraldbg_first_event_step")
 ARTIFACT_TYPE = "neuraldbg-diagnosis"
 
 _TYPES: Mapping[str, Any] = {"rank": int, "step": int, "confidence": float}  # of the table's columns; the rest is text

@@ -13,12 +13,12 @@ from neuraldbg import journal
 from neuraldbg.diagnosis import Diagnosis, Verdict
 from neuraldbg.events import SemanticEvent
 from neuraldbg.journal import Journal
-from neuraldbg.record import RunFacts
+from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.sinks import Lane, Undelivered
 
 from . import _spool as spool
 from . import _wandb_content as content
-from ._content import clip, reports
+from ._content import because, is_empty, reports
 from ._following import is_helper, refuse_seconds
 from ._wandb_contact import Contact, Slow, active
 
@@ -29,11 +29,14 @@ BETWEEN_POINTS = 1.0  # seconds between two points of ours in the history; W&B k
 
 
 class _Told:
-    """What the sessions in one run have told so far; shared by their sinks, which close on threads of their own."""
+    """What the sessions in one run have told so far; shared by their sinks, which close on threads of their own.
 
-    def __init__(self) -> None:
+    sessions: how many there were, those before a resume included; worst: of this process alone.
+    """
+
+    def __init__(self, sessions: int) -> None:
         self.lock = threading.Lock()
-        self.sessions = 0
+        self.sessions = sessions
         self.worst: Diagnosis | None = None
 
 
@@ -120,13 +123,16 @@ class WandbSink:
             return
         if self._contact is None and self._run is not None:
             self._contact = Contact(self._run)
+            before = self._contact.told_before()
             with _told_lock:
-                told = _told.setdefault(self._run, _Told())
+                told = _told.setdefault(self._run, _Told(before))
                 told.sessions += 1
                 self._number = told.sessions
             self._contact.greet()
             if self._log_summary and told.worst is None:
                 self._contact.summary({"neuraldbg_verdict": str(Verdict.RUNNING)})
+                if before:
+                    self._contact.forget((*content.OF_A_FAILURE, *content.OF_EVENTS, content.TABLE))
         if self._journal is None:
             self._folder = self._contact.beside if self._contact else spool.make(self._spool_dir, "wandb")
             self._journal = Journal(self._folder / (f"{self._number}-{JOURNAL}" if self._contact else JOURNAL))
@@ -156,6 +162,11 @@ class WandbSink:
         self._begin()
         if self._journal is not None:
             self._journal.points(step, values)
+
+    def held(self, place: int, record: StepRecord, facts: RunFacts) -> None:
+        self._begin()
+        if self._journal is not None:
+            self._journal.held(place, record, facts)
 
     def idle(self) -> None:
         """Nothing waits: tell what gathered, and, where the run is about to end before the session, all of it."""
@@ -188,8 +199,8 @@ class WandbSink:
             self._settled.set()
 
     def _close(self, diagnosis: Diagnosis, start: float) -> None:
-        nothing = not diagnosis.steps and not diagnosis.events and not diagnosis.facts.exception
-        if self._lane is None or nothing or self._is_off or (self._run is None and is_helper()):
+        unwanted = self._is_off or (self._run is None and is_helper())
+        if self._lane is None or is_empty(diagnosis) or unwanted:
             self._discard()
             return
         self._begin()
@@ -233,7 +244,9 @@ class WandbSink:
         if self._log_files:
             contact.save(folder)
         if self._log_summary:
-            contact.summary(content.columns(worst, told.sessions))
+            columns = content.columns(worst, told.sessions)
+            contact.summary(columns)
+            contact.forget(name for name in content.OF_A_FAILURE if name not in columns)
         if self._log_config:
             contact.config(content.config(worst))
         if self._log_tags:
@@ -270,20 +283,16 @@ class WandbSink:
 
     def _lost(self, folder: Path, error: Exception) -> str:
         return (
-            f"W&B run {self._contact.id if self._contact else ''} did not take all of the diagnosis{_because(error)}; "
+            f"W&B run {self._contact.id if self._contact else ''} did not take all of the diagnosis{because(error)}; "
             f"it is kept in {folder}: neuraldbg show {folder / 'diagnosis.json'}"
         )
 
     def _late(self, folder: Path) -> str:
         if self._slow.error is not None:
-            what = f"did not take the table of hypotheses and the artifact{_because(self._slow.error)}"
+            what = f"did not take the table of hypotheses and the artifact{because(self._slow.error)}"
         else:
             what = f"did not take the table of hypotheses and the artifact within {self.close_timeout:g} s"
         return f"W&B {what}; the same is in the run's columns and files, and in {folder}"
-
-
-def _because(error: Exception) -> str:
-    return f" ({type(error).__name__}: {clip(str(error).partition(chr(10))[0], 120)})"
 
 
 def check(*, run: Any | None, close_timeout: float) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ._callback import check_settings, ended, may_stop
 from ._following import quietly
 from ._missing import missing
 
@@ -61,11 +62,9 @@ class NeuralDbgCallback(Callback):  # type: ignore[misc]  # mypy does not read L
         monitor: str | None = "val_loss",
         show: bool = True,
     ) -> None:
-        from neuraldbg.settings import Settings
         from neuraldbg.watch.stopping import checked
 
-        if settings is not None and not isinstance(settings, Settings):
-            raise TypeError(f"settings is a neuraldbg.Settings, got {settings!r}; pass Settings(...)")
+        check_settings(settings)
         self.show = show
         self.monitor = monitor
         self.dbg: NeuralDbg | None = None
@@ -156,10 +155,8 @@ class NeuralDbgCallback(Callback):  # type: ignore[misc]  # mypy does not read L
         if not self._open or self.dbg is None or not self.dbg.should_stop or self._stopped:
             return
         self._stopped = True
-        if trainer.world_size == 1:
+        if may_stop(trainer.world_size, "a fit"):
             trainer.should_stop = True
-        else:  # the others would wait for this one for ever
-            sinks.log.warning("NeuralDBG does not stop a fit on one rank of several; use on_failure='raise'")
 
     def _validated(self, trainer: Any) -> None:
         if not self._open or self.dbg is None or trainer.sanity_checking or self.monitor is None:
@@ -172,8 +169,7 @@ class NeuralDbgCallback(Callback):  # type: ignore[misc]  # mypy does not read L
         if not self._open or self.dbg is None:
             return
         self._open = False
-        self.dbg.__exit__(*((type(error), error, error.__traceback__) if error is not None else (None, None, None)))
-        found = self.dbg.diagnose()
+        found = ended(self.dbg, error)
         if self.show and trainer.is_global_zero and self.dbg.settings.enabled and str(found.verdict) != "healthy":
             print(found)
             for folder in self._folders:

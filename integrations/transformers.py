@@ -14,6 +14,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ._callback import check_settings, ended, may_stop
 from ._following import quietly, replaced
 from ._missing import missing
 
@@ -53,8 +54,7 @@ class NeuralDbgCallback(TrainerCallback):  # type: ignore[misc]
         on_failure: OnFailure | None = None,
         show: bool = True,
     ) -> None:
-        if settings is not None and not isinstance(settings, Settings):
-            raise TypeError(f"settings is a neuraldbg.Settings, got {settings!r}; pass Settings(...)")
+        check_settings(settings)
         self.show = show
         self.dbg: NeuralDbg | None = None
         self._settings = settings
@@ -129,10 +129,8 @@ class NeuralDbgCallback(TrainerCallback):  # type: ignore[misc]
         self._unbound = [s for s in self._unbound if not s.bind()]
         if self.dbg.should_stop and not self._stopped:
             self._stopped = True
-            if args.world_size == 1:
+            if may_stop(args.world_size, "a training"):
                 control.should_training_stop = True
-            else:  # the others would wait for this one for ever
-                sinks.log.warning("NeuralDBG does not stop a training on one rank of several; use on_failure='raise'")
 
     def _evaluated(self, metrics: dict[str, Any]) -> None:
         value = metrics.get("eval_loss")
@@ -146,8 +144,7 @@ class NeuralDbgCallback(TrainerCallback):  # type: ignore[misc]
         self._record(len(self._losses) / micro_batches)
         for sink in self._unbound:
             sink.bind()
-        self.dbg.__exit__(*((type(error), error, error.__traceback__) if error is not None else (None, None, None)))
-        found = self.dbg.diagnose()
+        found = ended(self.dbg, error)
         if self.show and self._first and self.dbg.settings.enabled and found.verdict is not Verdict.HEALTHY:
             print(found)
 

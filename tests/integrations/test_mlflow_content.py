@@ -13,6 +13,7 @@ import neuraldbg
 from neuraldbg.diagnosis import CausalGraph, CausalHypothesis, Diagnosis, GraphNode, Verdict
 from neuraldbg.events import observed, recovered
 from neuraldbg.integrations import _mlflow_content as content
+from neuraldbg.integrations._content import TAG_LIMIT, known_causes
 from neuraldbg.record import RunFacts
 
 HEALTHY = Diagnosis(Verdict.HEALTHY, 0.02, steps=40)
@@ -74,7 +75,7 @@ def test_an_exception_is_a_tag_of_its_type_only() -> None:
 def test_long_values_are_clipped_with_an_ellipsis() -> None:
     long = replace(FAILED, hypotheses=(replace(RATE, layer_name="x" * 9000),))
     value = content.tags(long)["neuraldbg.layer"]
-    assert len(value) == content.TAG_LIMIT
+    assert len(value) == TAG_LIMIT
     assert value.endswith("…")
 
 
@@ -89,7 +90,7 @@ def test_at_most_twelve_kinds_of_events_the_earliest() -> None:
 def test_causes_that_were_ruled_out_are_zero_so_that_no_plot_has_holes() -> None:
     metrics = {p.key: p.value for p in content.metrics(FAILED)}
     assert metrics["neuraldbg/cause/learning_rate_too_high"] == 0.87
-    assert {f"neuraldbg/cause/{cause}" for cause in content.known_causes()} <= set(metrics)
+    assert {f"neuraldbg/cause/{cause}" for cause in known_causes()} <= set(metrics)
     assert metrics["neuraldbg/cause/nan_in_input"] == 0.0
     assert metrics["neuraldbg/events"] == 3
     assert metrics["neuraldbg/first_step"] == 3
