@@ -34,6 +34,7 @@ def _folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("WANDB_CONSOLE", "off")
         patch.setenv("WANDB_ERROR_REPORTING", "false")
         patch.setenv("WANDB__DISABLE_STATS", "true")
+        wandb.teardown()  # a test elsewhere may have started the service, with another environment
         yield
         wandb.teardown()
 
