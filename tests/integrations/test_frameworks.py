@@ -15,28 +15,13 @@ from torch import nn
 from torch.nn import functional as F
 
 from neuraldbg import NeuralDbg
+from neuraldbg.testing import Memory
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # ignite loads a part of torch that is deprecated
     from ignite.engine import Engine, Events
 
 BATCH, STEPS = 8, 24
-
-
-class Points:
-    """A sink that keeps the numbers of each step."""
-
-    def __init__(self) -> None:
-        self.norms: list[float] = []
-
-    def open(self, facts: Any) -> None: ...
-    def facts(self, update: Any) -> None: ...
-    def event(self, event: Any) -> None: ...
-    def close(self, diagnosis: Any) -> None: ...
-
-    def points(self, step: int, values: dict[str, float]) -> None:
-        if "gradient_norm" in values:
-            self.norms.append(values["gradient_norm"])
 
 
 class Net(nn.Module):
@@ -67,7 +52,7 @@ def data(broken_at: int | None = None) -> tuple[Any, Any]:
     return x, y
 
 
-def by_skorch(x: Any, y: Any, told: Told, sink: Points) -> NeuralDbg:
+def by_skorch(x: Any, y: Any, told: Told, sink: Memory) -> NeuralDbg:
     net = NeuralNetClassifier(
         Net, criterion=nn.CrossEntropyLoss, max_epochs=1, lr=0.05, batch_size=BATCH, train_split=None,
         callbacks=[told, GradientNormClipping(0.01)], verbose=0,
@@ -78,7 +63,7 @@ def by_skorch(x: Any, y: Any, told: Told, sink: Points) -> NeuralDbg:
     return dbg
 
 
-def by_ignite(x: Any, y: Any, told: Told, sink: Points) -> NeuralDbg:
+def by_ignite(x: Any, y: Any, told: Told, sink: Memory) -> NeuralDbg:
     model = Net()
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
     batches = [(torch.tensor(a), torch.tensor(b)) for a, b in zip(np.split(x, STEPS), np.split(y, STEPS), strict=True)]
@@ -105,7 +90,7 @@ def by_ignite(x: Any, y: Any, told: Told, sink: Points) -> NeuralDbg:
     return dbg
 
 
-def by_hand(x: Any, y: Any, told: Told, sink: Points) -> NeuralDbg:
+def by_hand(x: Any, y: Any, told: Told, sink: Memory) -> NeuralDbg:
     """The plain loop that the others are held against."""
     model = Net()
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
@@ -120,21 +105,21 @@ def by_hand(x: Any, y: Any, told: Told, sink: Points) -> NeuralDbg:
 
 @pytest.mark.parametrize("way", [by_skorch, by_ignite])
 def test_steps_and_norms_are_those_of_the_framework_before_clipping(way: Any) -> None:
-    told, sink = Told(), Points()
+    told, sink = Told(), Memory()
     dbg = way(*data(), told, sink)
     assert dbg.diagnose().steps == STEPS == len(told.norms)
-    assert sink.norms == pytest.approx(told.norms, rel=1e-4)
+    assert [norm for _, norm in sink.series["gradient_norm"]] == pytest.approx(told.norms, rel=1e-4)
     assert str(dbg.diagnose().verdict) == "healthy"
 
 
 @pytest.mark.parametrize("way", [by_skorch, by_ignite])
 def test_a_broken_batch_is_diagnosed_as_in_a_plain_loop(way: Any) -> None:
-    tops = [one(*data(broken_at=9), Told(), Points()).diagnose().top for one in (way, by_hand)]
+    tops = [one(*data(broken_at=9), Told(), Memory()).diagnose().top for one in (way, by_hand)]
     assert [top and (top.cause, top.layer_name, top.step) for top in tops] == [("nan_in_input", None, 9)] * 2
 
 
 @pytest.mark.parametrize("way", [by_skorch, by_ignite])
 def test_a_watched_training_has_the_numbers_of_the_plain_loop(way: Any) -> None:
     told, plain = Told(), Told()
-    way(*data(), told, Points()), by_hand(*data(), plain, Points())
+    way(*data(), told, Memory()), by_hand(*data(), plain, Memory())
     assert told.norms == pytest.approx(plain.norms, rel=1e-4)

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from neuraldbg import NeuralDbg
 from neuraldbg.integrations.lightning import NeuralDbgCallback
+from neuraldbg.testing import Memory
 
 pytestmark = [  # Lightning's advice, and what it still calls of torch
     pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),
@@ -23,24 +24,6 @@ pytestmark = [  # Lightning's advice, and what it still calls of torch
     pytest.mark.filterwarnings("ignore:.*treespec"),
 ]
 BATCHES = 24
-
-
-class Points:
-    """A sink that keeps the numbers of each step."""
-
-    def __init__(self) -> None:
-        self.steps: dict[int, dict[str, float]] = {}
-        self.diagnosis: Any = None
-
-    def open(self, facts: Any) -> None: ...
-    def facts(self, update: Any) -> None: ...
-    def event(self, event: Any) -> None: ...
-
-    def points(self, step: int, values: dict[str, float]) -> None:
-        self.steps[step] = values
-
-    def close(self, diagnosis: Any) -> None:
-        self.diagnosis = diagnosis
 
 
 class Net(lightning.LightningModule):  # type: ignore[misc]
@@ -97,37 +80,37 @@ def fit(module: Net, data: DataLoader[Any], *callbacks: Any, val: Any = None, **
     return trainer
 
 
-def watcher(**arguments: Any) -> tuple[NeuralDbgCallback, Points]:
-    points = Points()
-    return NeuralDbgCallback(sinks=[points], show=False, **arguments), points
+def watcher(**arguments: Any) -> tuple[NeuralDbgCallback, Memory]:
+    memory = Memory()
+    return NeuralDbgCallback(sinks=[memory], show=False, **arguments), memory
 
 
 def test_steps_losses_and_norms_are_those_of_the_module_before_clipping() -> None:
-    module, (callback, points) = Net(), watcher()
+    module, (callback, memory) = Net(), watcher()
     fit(module, loader(), callback, gradient_clip_val=0.01)
     assert callback.diagnosis is not None and callback.diagnosis.steps == BATCHES
-    assert [points.steps[k]["gradient_norm"] for k in range(BATCHES)] == pytest.approx(module.told, rel=1e-5)
-    assert [points.steps[k]["loss"] for k in range(BATCHES)] == pytest.approx(module.losses, rel=1e-5)
+    assert dict(memory.series["gradient_norm"]) == pytest.approx(dict(enumerate(module.told)), rel=1e-5)
+    assert dict(memory.series["loss"]) == pytest.approx(dict(enumerate(module.losses)), rel=1e-5)
     assert min(module.told) > 0.01
 
 
 def test_micro_batches_of_an_accumulation_make_one_step_whose_loss_is_not_divided() -> None:
-    module, (callback, points) = Net(), watcher()
+    module, (callback, memory) = Net(), watcher()
     fit(module, loader(), callback, accumulate_grad_batches=4)
     assert callback.diagnosis is not None and callback.diagnosis.steps == BATCHES / 4
     assert module.backwards == BATCHES
-    assert [points.steps[k]["gradient_norm"] for k in range(6)] == pytest.approx(module.told[3::4], rel=1e-5)
-    assert all(points.steps[k]["rows"] == 8 * 4 for k in range(6))
-    assert [points.steps[k]["loss"] for k in range(6)] == pytest.approx(module.losses[3::4], rel=1e-5)
+    assert dict(memory.series["gradient_norm"]) == pytest.approx(dict(enumerate(module.told[3::4])), rel=1e-5)
+    assert memory.series["rows"] == [(k, 8 * 4) for k in range(6)]
+    assert dict(memory.series["loss"]) == pytest.approx(dict(enumerate(module.losses[3::4])), rel=1e-5)
 
 
 def test_validation_and_the_sanity_check_are_no_training() -> None:
     both = []
     for val in (None, loader()):
-        callback, points = watcher(monitor=None)
+        callback, memory = watcher(monitor=None)
         fit(Net(), loader(), callback, val=val, val_check_interval=6, num_sanity_val_steps=2)
         assert callback.diagnosis is not None
-        both.append((callback.diagnosis.steps, points.steps))
+        both.append((callback.diagnosis.steps, memory.series))
     assert both[0] == both[1]
 
 
@@ -140,9 +123,9 @@ def test_a_test_after_the_fit_is_no_training_and_leaves_its_diagnosis() -> None:
 
 
 def test_the_monitored_metric_of_validation_is_the_loss_there() -> None:
-    module, (callback, points) = Net(), watcher()
+    module, (callback, memory) = Net(), watcher()
     trainer = fit(module, loader(), callback, val=loader(), val_check_interval=6)
-    told = {k: v["validation"] for k, v in points.steps.items() if v.get("validation") is not None}
+    told = dict(memory.series["validation"])
     assert list(told) == [5, 11, 17, 23]
     assert told[23] == pytest.approx(float(trainer.callback_metrics["val_loss"]), rel=1e-6)
 
@@ -189,12 +172,12 @@ def test_the_diagnosis_is_that_of_a_plain_loop(rate: float, broken_at: int | Non
 
 
 def test_an_exception_of_the_users_passes_and_its_diagnosis_is_kept() -> None:
-    callback, points = watcher()
+    callback, memory = watcher()
     with pytest.raises(ValueError, match="the user did not expect"):
         fit(Net(fails_at=5), loader(), callback)
     assert callback.diagnosis is not None and callback.diagnosis.steps == 5
     assert callback.diagnosis.facts.exception == "ValueError"
-    assert points.diagnosis is not None
+    assert memory.diagnosis is not None
 
 
 def test_what_the_session_would_not_take_is_refused_where_it_is_given() -> None:
@@ -277,11 +260,11 @@ def test_a_fit_that_was_not_healthy_is_told_on_the_terminal(capsys: pytest.Captu
 def test_steps_go_on_as_the_loggers_do_where_a_fit_is_resumed(tmp_path: Any) -> None:
     trainer = fit(Net(), loader(), watcher()[0])
     trainer.save_checkpoint(tmp_path / "last.ckpt")
-    callback, points = watcher()
+    callback, memory = watcher()
     again = {"max_epochs": 2, "enable_progress_bar": False, "enable_model_summary": False, "logger": False}
     trainer = lightning.Trainer(accelerator="cpu", callbacks=[callback], enable_checkpointing=False, **again)
     trainer.fit(Net(), loader(broken_at=9), ckpt_path=tmp_path / "last.ckpt")
-    assert list(points.steps) == list(range(BATCHES, 2 * BATCHES))
+    assert [step for step, _ in memory.series["rate"]] == list(range(BATCHES, 2 * BATCHES))
     assert callback.diagnosis is not None and callback.diagnosis.top is not None
     assert (callback.diagnosis.top.cause, callback.diagnosis.top.step) == ("nan_in_input", BATCHES + 9)
 
@@ -293,12 +276,12 @@ def test_an_interrupt_leaves_the_diagnosis() -> None:
                 raise KeyboardInterrupt
             return super().training_step(batch, batch_idx)
 
-    callback, points = watcher()
+    callback, memory = watcher()
     before = signal.getsignal(signal.SIGINT)
     try:
         with pytest.raises(SystemExit):
             fit(Impatient(), loader(), callback)
     finally:
         signal.signal(signal.SIGINT, before)  # Lightning leaves interrupts off
-    assert callback.diagnosis is points.diagnosis and points.diagnosis.steps == 7
-    assert points.diagnosis.facts.exception == "KeyboardInterrupt"
+    assert callback.diagnosis is memory.diagnosis and memory.diagnosis.steps == 7
+    assert memory.diagnosis.facts.exception == "KeyboardInterrupt"

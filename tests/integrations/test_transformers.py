@@ -20,27 +20,10 @@ from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback
 import neuraldbg.integrations.mlflow
 from neuraldbg import NeuralDbg
 from neuraldbg.integrations.transformers import NeuralDbgCallback
+from neuraldbg.testing import Memory
 
 ROWS, BATCH = 192, 8
 STEPS = ROWS // BATCH
-
-
-class Points:
-    """A sink that keeps the numbers of each step."""
-
-    def __init__(self) -> None:
-        self.steps: dict[int, dict[str, float]] = {}
-        self.diagnosis: Any = None
-
-    def open(self, facts: Any) -> None: ...
-    def facts(self, update: Any) -> None: ...
-    def event(self, event: Any) -> None: ...
-
-    def points(self, step: int, values: dict[str, float]) -> None:
-        self.steps[step] = values
-
-    def close(self, diagnosis: Any) -> None:
-        self.diagnosis = diagnosis
 
 
 class Net(nn.Module):
@@ -118,9 +101,9 @@ def train(folder: Path, model: nn.Module, data: Any, *callbacks: Any, **argument
     return norms
 
 
-def watcher(**arguments: Any) -> tuple[NeuralDbgCallback, Points]:
-    points = Points()
-    return NeuralDbgCallback(sinks=[points], show=False, **arguments), points
+def watcher(**arguments: Any) -> tuple[NeuralDbgCallback, Memory]:
+    memory = Memory()
+    return NeuralDbgCallback(sinks=[memory], show=False, **arguments), memory
 
 
 class Words(Dataset[dict[str, torch.Tensor]]):
@@ -146,60 +129,58 @@ def language_model() -> nn.Module:
 @pytest.mark.parametrize("accumulated", [1, 4])
 def test_a_language_models_loss_is_the_mean_over_the_tokens_of_the_step(tmp_path: Path, accumulated: int) -> None:
     """Its loss is a sum over tokens divided by those of all micro-batches, so none of them has the step's loss."""
-    callback, points = watcher()
+    callback, memory = watcher()
     norms = train(
         tmp_path, language_model(), Words(), callback, optim="adamw_torch", learning_rate=3e-3, max_steps=6,
         gradient_accumulation_steps=accumulated, max_grad_norm=0.1,
     )  # fmt: skip
     steps = [line for line in norms.logged if "grad_norm" in line]
-    assert [points.steps[k]["loss"] for k in range(6)] == pytest.approx([float(s["loss"]) for s in steps], rel=1e-4)
-    assert [points.steps[k]["gradient_norm"] for k in range(6)] == pytest.approx(
-        [float(s["grad_norm"]) for s in steps], rel=1e-4
-    )
-    assert points.steps[0]["loss"] == pytest.approx(math.log(17), rel=0.1)
+    for ours, theirs in (("loss", "loss"), ("gradient_norm", "grad_norm")):
+        logged = {k: float(line[theirs]) for k, line in enumerate(steps)}
+        assert len(logged) == 6 and dict(memory.series[ours]) == pytest.approx(logged, rel=1e-4)
+    assert dict(memory.series["loss"])[0] == pytest.approx(math.log(17), rel=0.1)
 
 
 def test_steps_go_on_from_the_checkpoint_that_a_training_resumes_from(tmp_path: Path) -> None:
-    (whole, _), (rest, points) = watcher(), watcher()
+    (whole, _), (rest, memory) = watcher(), watcher()
     how = {"save_strategy": "steps", "save_steps": 10, "optim": "adamw_torch"}
     once, again = Net(), Net()
     train(tmp_path, once, Rows(), whole, **how)
     make(tmp_path, again, Rows(), rest, **how).train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-10"))
-    assert sorted(points.steps) == list(range(10, STEPS))
+    assert [step for step, _ in memory.series["gradient_norm"]] == list(range(10, STEPS))
     assert rest.diagnosis is not None and str(rest.diagnosis.verdict) == "healthy"
     assert all(torch.equal(a, b) for a, b in zip(once.parameters(), again.parameters(), strict=True))
 
 
 def test_steps_and_norms_are_those_of_the_trainer_before_clipping(tmp_path: Path) -> None:
-    callback, points = watcher()
+    callback, memory = watcher()
     norms = train(tmp_path, Net(), Rows(), callback, max_grad_norm=0.01)
     assert callback.diagnosis is not None and callback.diagnosis.steps == STEPS
     logged = [float(line["grad_norm"]) for line in norms.logged if "grad_norm" in line]
-    assert [points.steps[k]["gradient_norm"] for k in range(STEPS)] == pytest.approx(logged, rel=1e-4)
+    assert dict(memory.series["gradient_norm"]) == pytest.approx(dict(enumerate(logged)), rel=1e-4)
     assert min(logged) > 0.01
 
 
 def test_micro_batches_of_an_accumulation_make_one_step_whose_loss_is_not_divided(tmp_path: Path) -> None:
-    callback, points = watcher()
+    callback, memory = watcher()
     model = Net()
     norms = train(tmp_path, model, Rows(), callback, gradient_accumulation_steps=4, max_grad_norm=0.01)
     assert callback.diagnosis is not None and callback.diagnosis.steps == STEPS / 4
     assert model.calls == STEPS
     logged = [float(line["grad_norm"]) for line in norms.logged if "grad_norm" in line]
-    assert [points.steps[k]["gradient_norm"] for k in range(STEPS // 4)] == pytest.approx(logged, rel=1e-4)
-    assert all(points.steps[k]["rows"] == BATCH * 4 for k in range(STEPS // 4))
-    assert points.steps[0]["loss"] == pytest.approx(math.log(3), rel=0.3), "a quarter of it would be 0.27"
+    assert dict(memory.series["gradient_norm"]) == pytest.approx(dict(enumerate(logged)), rel=1e-4)
+    assert memory.series["rows"] == [(k, BATCH * 4) for k in range(STEPS // 4)]
+    assert dict(memory.series["loss"])[0] == pytest.approx(math.log(3), rel=0.3), "a quarter of it would be 0.27"
 
 
 def test_an_evaluation_is_no_training_and_its_loss_is_the_validation_loss(tmp_path: Path) -> None:
-    (plain, points), (evaluating, seen) = watcher(), watcher()
+    (plain, memory), (evaluating, seen) = watcher(), watcher()
     train(tmp_path, Net(), Rows(), plain)
     norms = train(tmp_path, Net(), Rows(), evaluating, eval_strategy="steps", eval_steps=6)
     assert plain.diagnosis is not None and evaluating.diagnosis is not None
     assert evaluating.diagnosis.steps == plain.diagnosis.steps
-    told = {k: v["validation"] for k, v in seen.steps.items() if "validation" in v}
-    trained = {k: {n: x for n, x in v.items() if n != "validation"} for k, v in seen.steps.items()}
-    assert trained == points.steps
+    told = dict(seen.series.pop("validation"))
+    assert seen.series == memory.series
     logged = [float(line["eval_loss"]) for line in norms.logged if "eval_loss" in line]
     assert list(told) == [5, 11, 17, 23] and list(told.values()) == pytest.approx(logged)
 
@@ -232,31 +213,33 @@ def test_the_diagnosis_is_that_of_a_plain_loop(tmp_path: Path, rate: float, brok
 
 def test_a_loss_of_zero_in_the_log_is_told_as_the_nan_that_it_hides(tmp_path: Path) -> None:
     """`logging_nan_inf_filter` is on by default: the log says 0.0, or the loss before."""
-    callback, points = watcher()
+    callback, memory = watcher()
     norms = train(tmp_path, Net(), Rows(broken=9), callback)
     logged = [line["loss"] for line in norms.logged if "loss" in line]
     assert all(math.isfinite(float(value)) for value in logged)
     assert callback.diagnosis is not None and callback.diagnosis.top is not None
     assert (callback.diagnosis.top.cause, callback.diagnosis.top.step) == ("nan_in_input", 9)
-    assert "loss" not in points.steps[9], "a number that is not finite is no point of a curve"
+    assert 9 not in dict(memory.series["loss"]), "a number that is not finite is no point of a curve"
     assert any(e.symptom == "loss_nonfinite" and e.step == 9 for e in callback.diagnosis.events)
 
 
 def test_an_exception_of_the_users_passes_and_its_diagnosis_is_stored_at_once(tmp_path: Path) -> None:
-    callback, points = watcher()
+    callback, memory = watcher()
     with pytest.raises(ValueError, match="the user did not expect"):
         train(tmp_path, Net(fails_at=6), Rows(), callback)
-    assert points.diagnosis is not None and points.diagnosis is callback.diagnosis
-    assert points.diagnosis.steps == 6, "the last was begun"
-    assert points.diagnosis.facts.exception == "ValueError" and str(points.diagnosis.verdict) == "healthy"
+    assert memory.diagnosis is not None and memory.diagnosis is callback.diagnosis
+    assert memory.diagnosis.steps == 6, "the last was begun"
+    assert memory.diagnosis.facts.exception == "ValueError" and str(memory.diagnosis.verdict) == "healthy"
 
 
 def test_a_step_that_an_exception_cuts_short_has_the_loss_of_its_micro_batches(tmp_path: Path) -> None:
-    callback, points = watcher()
+    callback, memory = watcher()
     with pytest.raises(ValueError, match="the user did not expect"):
         train(tmp_path, Net(fails_at=12), Rows(), callback, gradient_accumulation_steps=4)
-    assert sorted(points.steps) == [0, 1, 2] and callback.diagnosis is not None
-    assert points.steps[2]["loss"] == pytest.approx(points.steps[1]["loss"], rel=0.2), "of three micro-batches of four"
+    assert [step for step, _ in memory.series["loss"]] == [0, 1, 2] and callback.diagnosis is not None
+    assert dict(memory.series["loss"])[2] == pytest.approx(dict(memory.series["loss"])[1], rel=0.2), (
+        "of three micro-batches of four"
+    )
 
 
 def test_an_error_of_ours_is_logged_and_the_training_goes_on(
@@ -345,13 +328,13 @@ def test_a_training_that_was_not_healthy_is_told_on_the_terminal(
 
 
 def test_a_loop_with_accelerate_is_watched_without_a_callback() -> None:
-    told, points = [], Points()
+    told, memory = [], Memory()
     accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=4)
     model = Net()
     prepared, optimizer, loader = accelerator.prepare(
         model, torch.optim.SGD(model.parameters(), 0.05), DataLoader(Rows(), BATCH)
     )
-    with NeuralDbg(prepared, sinks=[points]) as dbg:
+    with NeuralDbg(prepared, sinks=[memory]) as dbg:
         for batch in loader:
             with accelerator.accumulate(prepared):
                 accelerator.backward(prepared(**batch)["loss"])
@@ -362,5 +345,5 @@ def test_a_loop_with_accelerate_is_watched_without_a_callback() -> None:
     diagnosis = dbg.diagnose()
     assert diagnosis.steps == STEPS / 4 == len(told)
     assert dbg.model is model, "the prepared model's own names are reported"
-    assert [points.steps[k]["gradient_norm"] for k in range(len(told))] == pytest.approx(told, rel=1e-4)
-    assert points.steps[0]["loss"] == pytest.approx(math.log(3), rel=0.3)
+    assert dict(memory.series["gradient_norm"]) == pytest.approx(dict(enumerate(told)), rel=1e-4)
+    assert dict(memory.series["loss"])[0] == pytest.approx(math.log(3), rel=0.3)
