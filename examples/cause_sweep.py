@@ -5,7 +5,7 @@
 Optuna draws learning rate, depth, activation, batch size, scale of the initial weights and optimizer at random (a
 sampler that learns, such as TPE, would soon leave the places where trainings fail); the task is two interleaved half
 moons. Each training's diagnosis is saved as `neuraldbg run` would save it, so that `neuraldbg compare cause-sweep`
-reads the folder again; the cause stands in the trial too, as `trial.user_attrs["neuraldbg.cause"]`.
+reads the folder again; verdict and cause stand in the trial too, as `trial.user_attrs["neuraldbg.cause"]` and so on.
 
     pip install optuna
 """
@@ -22,7 +22,8 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from neuraldbg import Diagnosis, NeuralDbg, compare
+from neuraldbg import Diagnosis, NeuralDbg, compare, report
+from neuraldbg.integrations.optuna import note
 from neuraldbg.report.sweep import rich_report
 from neuraldbg.report.sweep_page import page
 
@@ -88,8 +89,6 @@ def train(chosen: Chosen, seed: int) -> tuple[Diagnosis, float]:
 
 
 def save(diagnosis: Diagnosis, chosen: Chosen, folder: Path) -> None:
-    from neuraldbg import report
-
     report.save(diagnosis, folder / "diagnosis.json")
     typed = [f"--{name}={value}" for name, value in chosen.items()]
     (folder / "run.json").write_text(json.dumps({"target": Path(__file__).name, "arguments": typed}))
@@ -108,7 +107,7 @@ def main(arguments: list[str] | None = None) -> int:
         chosen = choose(trial)
         diagnosis, loss = train(chosen, seed=options.seed + trial.number)
         save(diagnosis, chosen, options.out / f"run-{trial.number:03d}")
-        trial.set_user_attr("neuraldbg.cause", diagnosis.hypotheses[0].cause if diagnosis.hypotheses else "none")
+        note(trial, diagnosis)
         return loss  # NaN makes it a failed trial in Optuna too
 
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=options.seed))

@@ -20,10 +20,6 @@ from neuraldbg.events import SemanticEvent
 TAG_LIMIT = 250  # MLflow takes 8000, but the run page shows tags as chips
 EVENTS_KEPT = 5000  # lines of events.jsonl
 
-NONFINITE = frozenset(
-    {"nan_input", "inf_input", "nonfinite_activation", "loss_nonfinite", "nonfinite_gradient", "nonfinite_weight"}
-)
-
 
 def clip(text: object, limit: int = TAG_LIMIT) -> str:
     line = str(text)

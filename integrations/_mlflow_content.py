@@ -14,8 +14,9 @@ from typing import NamedTuple
 import neuraldbg
 from neuraldbg.diagnosis import SCHEMA_VERSION, Diagnosis, Verdict
 from neuraldbg.events import SemanticEvent
+from neuraldbg.run import NONFINITE
 
-from ._content import NONFINITE, clip, known_causes, layer_of, reports, shown, slug, total, weighed
+from ._content import clip, known_causes, layer_of, reports, shown, slug, total, weighed
 
 KINDS = 12  # event tags a run: the run page and get_run get slow with many tags
 NOTE_LIMIT = 5000  # oldest servers' limit of a tag value, and so of the description

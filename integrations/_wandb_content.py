@@ -15,8 +15,9 @@ from typing import Any
 import neuraldbg
 from neuraldbg.diagnosis import Diagnosis, Verdict
 from neuraldbg.events import SemanticEvent
+from neuraldbg.run import NONFINITE
 
-from ._content import NONFINITE, clip, layer_of, shown, slug, total, weighed
+from ._content import clip, layer_of, shown, slug, total, weighed
 
 TAG = "neuraldbg:"  # in front of each tag of ours
 TAG_LIMIT = 64  # W&B refuses a longer tag, and with it the whole list

@@ -11,7 +11,6 @@ hand alone, and only where `lightning` is installed too.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ except ImportError as error:
     raise missing("lightning") from error
 
 from neuraldbg import sinks
+from neuraldbg.switch import is_on
 
 if TYPE_CHECKING:  # every Trainer loads this module, by its entry point: what is heavy is imported where it is used
     from neuraldbg import NeuralDbg
@@ -35,7 +35,6 @@ if TYPE_CHECKING:  # every Trainer loads this module, by its entry point: what i
 
 __all__ = ["NeuralDbgCallback", "callbacks"]
 
-ON = ("1", "true", "yes", "on")
 FOLDER = "neuraldbg"  # in the logger's folder
 
 
@@ -191,7 +190,7 @@ def callbacks() -> list[Callback]:
 
     It leaves the fit to a callback that the Trainer was given by hand.
     """
-    if os.environ.get("NEURALDBG", "").strip().lower() not in ON:
+    if not is_on():
         return []
     made = NeuralDbgCallback()
     made._yields = True

@@ -48,6 +48,15 @@ def median(values: Sequence[float]) -> float | None:
 
 
 EMPTY = Series()
+NONFINITE = (
+    "nan_input",
+    "inf_input",
+    "nonfinite_activation",
+    "loss_nonfinite",
+    "nonfinite_gradient",
+    "nonfinite_weight",
+)
+"""Symptoms of values that are not finite, wherever they show."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +65,7 @@ class Run:
 
     series: loss, skill (the loss operator's own loss / chance), gradient_norm, rate (largest group),
     update (median over weight tensors of rms(dw)/rms(w)), cosine, validation (where recorded), rows (samples a step);
-    each lg-free unless its name says so.
-    steps: how many were seen. last_finite: the last step before anything was non-finite.
+    none of them a logarithm. steps: how many were seen. finished: False while the training goes on.
     """
 
     events: tuple[SemanticEvent, ...] = ()
@@ -105,9 +113,7 @@ class Run:
 
     @property
     def first_nonfinite(self) -> SemanticEvent | None:
-        return self.first(
-            "nan_input", "inf_input", "nonfinite_activation", "loss_nonfinite", "nonfinite_gradient", "nonfinite_weight"
-        )
+        return self.first(*NONFINITE)
 
     def in_phase(self, *phases: Phase, until: int) -> list[SemanticEvent]:
         """Events of these phases up to and including a step."""

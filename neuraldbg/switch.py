@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import os
 
-OFF = ("0", "false", "no", "off")
+OFF, ON = ("0", "false", "no", "off"), ("1", "true", "yes", "on")
 
 
 def is_off() -> bool:
     """Whether the environment turns NeuralDBG off."""
-    return os.environ.get("NEURALDBG", "").strip().lower() in OFF
+    return _said() in OFF
+
+
+def is_on() -> bool:
+    """Whether the environment asks for NeuralDBG where no line of code does (a framework's own entry point)."""
+    return _said() in ON
+
+
+def _said() -> str:
+    return os.environ.get("NEURALDBG", "").strip().lower()
 
 
 def strict() -> bool:

@@ -1,4 +1,4 @@
-"""The examples do what they say: the sweep on digits, the plain loop, the GAN, the healthy run."""
+"""The examples do what they say: both sweeps, the plain loop, the GAN, the healthy run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from neuraldbg import compare
+from neuraldbg.report.sweep import counts
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
@@ -103,3 +106,12 @@ def test_the_gan_blames_the_discriminator_that_wins(tmp_path: Path) -> None:
     assert said.startswith("FAILED")
     assert "likely due to a discriminator that wins" in said.splitlines()[0]
     assert "generator" in said
+
+
+def test_the_sweep_of_causes_leaves_a_folder_that_compare_reads_again(tmp_path: Path) -> None:
+    said = python(str(EXAMPLES / "cause_sweep.py"), "--trainings", "3", "--out", "sweep", folder=tmp_path)
+    found = compare(tmp_path / "sweep")
+    assert len(found.rows) == 3 and counts(found) in said
+    chosen = {"lr", "depth", "activation", "batch_size", "init_scale", "optimizer"}
+    assert all(chosen <= set(row.parameters) for row in found.rows)
+    assert "<svg" in (tmp_path / "sweep" / "sweep.html").read_text()
