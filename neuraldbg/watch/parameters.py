@@ -230,37 +230,23 @@ class ParameterWatch:
 
     def consumed(self, k: int) -> None:
         """An optimizer stepped: what it used, and the mark by which a second use is known."""
-        self._written_to(k)
+        met: list[tuple[Watched, Tensor]] = []
         for i in self.owners[k].members:
             w = self.items[i]
             p = w.ref()
-            w.consumed_norm = w.grad_norm
-            g = gradient_of(p) if p is not None else None
+            w.consumed_norm, w.used_norm, w.writes = w.grad_norm, None, 0
+            g = None if p is None else p.grad
+            if p is not None and not (w.usual and type(g) is Tensor):
+                g = gradient_of(p)
             if g is None:
                 w.mark = None
                 continue
             w.carried = w.carried or w.tainted
             w.mark = (id(g), g._version)
-
-    def _written_to(self, k: int) -> None:
-        """Norms of the gradients that an optimizer took, if they were not all written to alike since backward ended.
-
-        Version counters tell, so that clipping all or none of them costs nothing; a write through `.data` is not seen.
-        """
-        met: list[tuple[Watched, Tensor]] = []
-        for i in self.owners[k].members:
-            w = self.items[i]
-            p = w.ref()
-            w.used_norm, w.writes = None, 0
-            g = gradient_of(p) if p is not None and w.grad_norm is not None else None
-            if g is None or w.ended is None or g.is_sparse or not g.numel():
-                continue
-            same, version = w.ended
-            w.writes = g._version - version if id(g) == same and g._version >= version else 1 + g._version
-            met.append((w, g))
-        if len({w.writes for w, _ in met}) > 1:
-            for (w, _), n in zip(met, norms([g.detach() for _, g in met]), strict=True):
-                w.used_norm = n
+            if w.grad_norm is not None and w.ended is not None and not g.is_sparse:
+                w.writes = _writes(w.ended, w.mark)
+                met.append((w, g))
+        _measure_used(met)
 
     def rates(self, used: Mapping[int, tuple[float, ...]]) -> tuple[float, ...]:
         """All learning rates: `used` where an optimizer stepped, those of now where it did not."""
@@ -369,6 +355,21 @@ def units_alike(p: Tensor) -> float | None:
     rows = p.detach()[:: -(-p.shape[0] // 8)].flatten(1).float()
     apart, high = torch.stack([(rows - rows[0]).abs().amax(), rows.abs().amax()]).tolist()
     return float(high) if apart == 0 and high < math.inf else None
+
+
+def _writes(before: tuple[int, int], now: tuple[int, int]) -> int:
+    """How often a gradient was written to between two of its marks; another tensor in its place is a write too."""
+    return now[1] - before[1] if now[0] == before[0] and now[1] >= before[1] else 1 + now[1]
+
+
+def _measure_used(met: list[tuple[Watched, Tensor]]) -> None:
+    """The norms of the gradients that an optimizer took, if they were not all written to alike since backward ended.
+
+    Version counters tell, so that clipping all or none of them costs nothing; a write through `.data` is not seen.
+    """
+    if len({w.writes for w, _ in met}) > 1:
+        for (w, _), n in zip(met, norms([g.detach() for _, g in met]), strict=True):
+            w.used_norm = n
 
 
 def has_part(p: Tensor) -> bool:
