@@ -134,6 +134,7 @@ _BY_SYMPTOM: Mapping[str, str] = MappingProxyType(
         "exploding_gradient": "Gradient explosion originated{in}",
         "saturated_gradient": "Gradient saturation originated{in}",
         "carried_gradient": "Accumulating gradients detected{in}",
+        "unclipped_gradient": "A gradient beyond the reach of clipping detected{in}",
         "violent_update": "Updates as large as the weights detected{in}",
         "rate_jump": "A jump of the learning rate detected",
         "decay_outweighs": "Weight decay stronger than the gradient detected",
