@@ -22,6 +22,8 @@ FAILURE_TYPES = (
 
 
 class Verdict(_Text):
+    """Whether the training failed; `running` until the session ends, unless it has failed before."""
+
     RUNNING = "running"
     HEALTHY = "healthy"
     WARNING = "warning"

@@ -30,7 +30,7 @@ class RankRun:
     def first(self) -> SemanticEvent | None:
         """The earliest evidence of its hypotheses."""
         found = [e for h in self.diagnosis.hypotheses for e in h.evidence if not e.is_recovery]
-        return min(found, key=lambda e: (*e.order,), default=None)
+        return min(found, key=lambda e: e.order, default=None)
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,8 @@ class FolderSink:
 
     @property
     def advice(self) -> str:
-        return "choose another folder with --dir"
+        """What to do where nothing could be written; Lightning's callback and users make such sinks too."""
+        return f"it writes into {self._folder.path}: give a folder that can be written (`neuraldbg run --dir DIR`)"
 
     def open(self, facts: RunFacts) -> None:
         self._facts = facts
