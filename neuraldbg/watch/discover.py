@@ -74,11 +74,17 @@ class _Watched:
             p.register_post_accumulate_grad_hook(self.mark) for p in model.parameters() if _takes_gradient(p)
         ]
 
+    def has_gradients(self) -> bool:
+        model = self.model()
+        return model is not None and any(p.grad is not None for p in model.parameters())
+
     def look_back(self) -> None:
         """Taken in before a step whose passes went by unmarked: gradients tell whether it took part in them."""
-        model = self.model()
-        if model is not None and any(p.grad is not None for p in model.parameters()):
-            self.mark.seen = True
+        self.mark.seen = self.mark.seen or self.has_gradients()
+
+    def may_come(self, stepped: weakref.WeakSet[Optimizer]) -> bool:
+        """Whether its turn is still to come; gradients of before are those of an earlier training, which is over."""
+        return not any(o in stepped for o in self.optimizers) and not self.has_gradients()
 
     def release(self, forward: bool = True) -> None:
         """Take the marks off; without `forward` the model's own stays, whose loss would recompile a compiled model."""
@@ -102,6 +108,7 @@ class _Entry:
         self.stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self.decided = self.settled = False  # after its first step no model joins, after its first round none leaves
         self.strangers = 0
+        self.left_alone: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # of models that joined too late
         self.finished = False
 
     def trains(self, optimizer: Optimizer) -> bool:
@@ -152,8 +159,8 @@ class _Entry:
         for watched in list(self.watched):
             model = watched.model()
             stays = model is not None and watched.mark.seen
-            if not stays and not again and not any(o in self.stepped for o in watched.optimizers):
-                continue  # its turn may come
+            if not stays and not again and watched.may_come(self.stepped):
+                continue
             watched.release(forward=not stays)  # the marks have told all that they can, and cost a call a parameter
             if not stays:
                 self.watched.remove(watched)
@@ -340,7 +347,8 @@ def _is_active(ref: weakref.ref[_Entry]) -> bool:
 
 @_guarded
 def _before_step(optimizer: Optimizer, *_: Any) -> None:
-    if not _in_session(optimizer):
+    alone = _local.entry is not None and optimizer in _local.entry.left_alone
+    if not alone and not _in_session(optimizer):
         _take(optimizer)
         for entry in (_local.entry, _local.pending):
             for watched in entry.watched if entry is not None else ():
@@ -360,6 +368,8 @@ def _after_step(optimizer: Optimizer, *_: Any) -> None:
             entry.bind()
             entry.decide(optimizer)
         elif pending is not None and pending.decided:  # they take turns: parts of one training, one made late
+            for watched in pending.watched:
+                entry.left_alone.update(watched.optimizers)
             _finish(pending)
     elif pending is not None and pending.trains(optimizer):
         if not pending.settled:

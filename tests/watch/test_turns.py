@@ -133,3 +133,22 @@ def test_a_critic_that_steps_more_often_shares_its_generators_step() -> None:
                 turn(critic, one, torch.randn(6, 4))
             turn(generator, other, torch.randn(6, 4))
     assert dbg.diagnose().steps == STEPS
+
+
+def test_a_model_made_late_that_takes_turns_is_left_alone_and_starts_no_session_a_step(told: list[Memory]) -> None:
+    first = pair()
+    train([first])
+    second = pair()
+    train([first, second], bad=BAD)
+    one, *others = seen(told)
+    assert one.steps == 2 * STEPS and (one.hypotheses[0].cause, one.hypotheses[0].step) == ("nan_in_input", STEPS + BAD)
+    assert len(others) <= 1
+
+
+def test_a_model_with_gradients_of_an_earlier_training_does_not_wait_for_a_turn(told: list[Memory]) -> None:
+    first, failed = pair(), nn.Linear(4, 1)
+    (failed(torch.randn(6, 4)).mean() * float("nan")).backward()
+    _waits = SGD(failed.parameters(), 0.05)
+    train([first])
+    (diagnosis,) = seen(told)
+    assert (diagnosis.verdict, diagnosis.facts.models) == ("healthy", ("sequential",))
