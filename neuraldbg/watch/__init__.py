@@ -66,7 +66,6 @@ class NeuralDbg:
         self.settings = make(**changes)
         self._sinks = sinks
         self._stopper = Stopper(on_failure)
-        self._automatic = False
         self._session = Session(self.settings, self._take, self._hold)
         self._trace = Trace(self.settings, reasoning.detectors())
         self._fanout: Any = None

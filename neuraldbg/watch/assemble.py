@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from neuraldbg.watch.session import Session
 
 
-SURE = 5  # steps without a forward through the wrapper
+SURE = 5  # steps after which a wrapper that no forward came through is taken to be gone around
 
 
 class Transfer:
@@ -74,7 +75,7 @@ class Names:
     def parameter(self, i: int) -> str:
         return self.parameters[i]
 
-    def owner(self, i: int, session: Session) -> str:
+    def owner(self, i: int) -> str:
         """The module that holds parameter i."""
         return self.parameters[i].rpartition(".")[0].partition("parametrizations.")[0].rstrip(".")
 
@@ -147,10 +148,10 @@ def first_bad(
     if loss_bad:
         return "loss", None
     if grads_bad and not session.skipped:
-        return "gradient", _after_last(session, [names.owner(i, session) for i in grads_bad])
+        return "gradient", _after_last(session, [names.owner(i) for i in grads_bad])
     if weights_bad:
         order = {names.module(p): n for n, p in enumerate(session.forward.order)}
-        held = sorted({names.owner(i, session) for i in weights_bad}, key=lambda n: order.get(n, 0))
+        held = sorted({names.owner(i) for i in weights_bad}, key=lambda n: order.get(n, 0))
         return "weight after", held[0]
     return None
 
@@ -206,7 +207,7 @@ def build_facts(session: Session) -> RunFacts:
         dataclasses.replace(
             w.facts,
             name=session.names.parameter(i),
-            module=session.names.owner(i, session),
+            module=session.names.owner(i),
             owner=w.owner,
             rms=w.start_rms,
             trainable=p.requires_grad if (p := w.ref()) is not None else w.facts.trainable,
@@ -293,6 +294,4 @@ def running_rms(module: nn.Module | None) -> float | None:
 
 
 def _elapsed(session: Session) -> float:
-    import time
-
     return time.perf_counter() - session.started

@@ -70,7 +70,6 @@ class ForwardWatch:
         self.places: list[Place] = []
         self.order: list[int] = []
         self.samples = 0
-        self.rows_seen = 0
         self.window = WINDOW_STEPS[0]
         self.notes = structure.GraphNotes()
         self.nodes: dict[Any, int] = {}
@@ -254,7 +253,7 @@ class ForwardWatch:
         return [i for i in self.order if self.places[i].gates is not None]
 
     def read(self, dead: list[int], numbers: list[float]) -> dict[int, LayerStats]:
-        """LayerStats of the modules that ran, from the transferred numbers (which are taken off the list's front)."""
+        """LayerStats of the modules that ran, from the numbers that `to_transfer` put on their way."""
         start: dict[int, int] = {}  # of each module's row among the numbers
         for device in dict.fromkeys(p.row.device for p in self.places):
             for i, p in enumerate(self.places):

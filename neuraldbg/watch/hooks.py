@@ -156,4 +156,4 @@ class AfterGradient(_Hook):
     def __call__(self, parameter: Tensor) -> None:
         session = self.session()
         if session is not None and not session.in_backward:  # asked here: it is called once a parameter
-            session.after_gradient(self.index)
+            session.after_gradient()

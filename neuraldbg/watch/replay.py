@@ -121,7 +121,7 @@ class Replay:
             self._run("loss")
         elif self.scaled is None and self._gradient_bad():  # what a GradScaler meets it skips
             self._run("gradient")
-        elif self.calls:
+        else:
             self.graph = None
             held = [c for c in self.calls if c.end is None or (c.output is not None and c.output() is not None)]
             self.calls = deque(held, maxlen=CALLS)

@@ -72,7 +72,7 @@ class Watcher(TorchDispatchMode):
         if self.phase == "forward":
             self.made.setdefault(sequence() - 1, self._where())
         out = func(*args, **kwargs)
-        self._look(func, name, given, before, args, kwargs, list(operators.tensors(out)))
+        self._look(name, given, before, args, kwargs, list(operators.tensors(out)))
         return out
 
     def halt(self, why: str) -> None:
@@ -101,7 +101,7 @@ class Watcher(TorchDispatchMode):
         return operators.where(sys._getframe(2), self.stop, self.places, self.caller)
 
     def _look(
-        self, func: Any, name: str, given: list[Tensor], before: tuple[bool, bool, str] | None,
+        self, name: str, given: list[Tensor], before: tuple[bool, bool, str] | None,
         args: tuple[Any, ...], kwargs: Mapping[str, Any], made: list[Tensor],
     ) -> None:  # fmt: skip
         sources = {operators.storage(t) for t in given}

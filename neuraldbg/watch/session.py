@@ -316,7 +316,7 @@ class Session:
         self.replay.backward_starts(root, loss)
 
     @guarded
-    def after_gradient(self, index: int) -> None:
+    def after_gradient(self) -> None:
         if self.in_backward:
             return
         if self.nested:  # a callback would come when the recomputation ends, not when backward does

@@ -117,7 +117,6 @@ class GraphNotes:
         self.outputs: set[int] = set()
         self.feeding: set[int] = set()
         self.structure: set[str] = set()
-        self.connected: set[int] = set()
 
     def walk(self, root: Any, owners: dict[Any, int], norms: set[int]) -> None:
         """Walk from the loss's node down. `owners` maps the node of a module's output to the module's number."""
