@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-MICRO_BATCHES = (
-    64  # backward passes without any update after which they are taken for steps of a loop that moves nothing
-)
+MICRO_BATCHES = 64  # backward passes without any update; more are the steps of a loop that moves nothing
 ROUNDS = 32  # steps of one optimizer alone after which the others are taken to be retired
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 MAPPED_STEPS = 2  # sampled steps whose graph is walked: GAN and actor-critic steps show all paths by then
 LIGHT_STEPS = 64  # steps whose sentinels wait on the device before they are read all the same
 BAND = 10.0  # times its running mean: batch noise moves a gradient norm by 2 to 3
+NEWEST = 0.1  # weight of the newest norm in the running mean
+FACTS_AT, FACTS_EVERY = 4, 50  # steps whose facts are told at once, and how often after: it goes through all modules
 
 
 def light(session: Session) -> None:
@@ -103,7 +105,7 @@ def watch_band(session: Session, norm: float | None) -> None:
     if session.band is not None and not norm < BAND * session.band:
         session.governor.alert(session.count)
     if math.isfinite(norm):
-        session.band = norm if session.band is None else 0.9 * session.band + 0.1 * norm
+        session.band = norm if session.band is None else (1 - NEWEST) * session.band + NEWEST * norm
 
 
 def sampled(session: Session) -> None:
@@ -157,7 +159,7 @@ def sampled(session: Session) -> None:
     bad = with_culprit(first_bad(session, given, layers, told, gradients, parameters), culprit)
     session.replay.say_unknown(session.clock.step, bad)
     session.weights_bad = any(not p.weight_finite for p in parameters.values())
-    if session.count < 4 or session.count % 50 == 0:
+    if session.count < FACTS_AT or session.count % FACTS_EVERY == 0:
         session.facts = build_facts(session)
     session.hand_on(
         StepRecord(

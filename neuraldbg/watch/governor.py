@@ -11,7 +11,7 @@ ALERT_PAUSE = 200  # steps between two alerts: a run that swings for ever must n
 DEBT_RATE = 0.5  # of the budget is used while the dense steps' debt is paid back with the rest
 DEAR = 0.05  # of a step: a level that costs more is felt as a hitch,
 RARE = 25  # so it is taken at most every so many steps: 95 of 100 go on without one
-SHARES = {"full": 0.5, "norm": 0.3}  # of what may be spent: full samples, gradient norms; the rest is the hooks' own
+LATEST = 0.2  # weight of a level's latest cost beside what it has cost so far: one hitch is not its price
 
 
 class Level(Enum):
@@ -20,6 +20,9 @@ class Level(Enum):
     FULL = "full"
     NORM = "norm"
     LOSS = "loss"
+
+
+SHARES = {Level.FULL: 0.5, Level.NORM: 0.3}  # of what may be spent; the rest is the hooks' own
 
 
 class Governor:
@@ -60,7 +63,7 @@ class Governor:
             apart = s.sparse_every if level is Level.FULL else 1
             if count % (max(apart, RARE) if self.cost[level] > DEAR * usual else apart):
                 continue
-            saved = SHARES[level.value] * earned - self.paid_since[level]
+            saved = SHARES[level] * earned - self.paid_since[level]
             if saved > 0 and saved >= self.cost[level]:
                 return level
         return Level.LOSS
@@ -68,7 +71,7 @@ class Governor:
     def paid(self, level: Level, seconds: float) -> None:
         """What a step of this level has cost."""
         usual = self.cost[level]
-        self.cost[level] = seconds if usual == 0.0 else 0.8 * usual + 0.2 * seconds
+        self.cost[level] = seconds if usual == 0.0 else (1 - LATEST) * usual + LATEST * seconds
         if self.dense_end is not None:
             self.paid_since[level] += seconds
 

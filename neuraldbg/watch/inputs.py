@@ -13,6 +13,8 @@ from neuraldbg.watch.measure import as_float
 
 FEATURES = 256  # features looked at; more are taken evenly spaced
 ELEMENTS = 1 << 20  # elements of a batch looked at
+PRINT = 4096  # elements that a fingerprint weighs by their place: two orders of one batch differ in it
+NAMED = 64  # samples that are looked at one by one, to name those that hold NaN or infinity
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +43,8 @@ def measure(name: str, x: Tensor) -> Measured:
     """Moments per feature and the whole batch's extremes, all on the device.
 
     Layout of `values`: means, stds, rms (each [features]), then far value, its count, fingerprint, all-zero,
-    nan count, inf count, then per-feature bad counts and the first 64 rows' bad counts.
+    nan count, inf count, then how many values of each feature are bad, and whether a value of each of the
+    first `NAMED` samples is.
     """
     x = as_float(x)
     rows = features_last(x)
@@ -51,7 +54,7 @@ def measure(name: str, x: Tensor) -> Measured:
     low, high = torch.aminmax(flat)
     far = torch.where(-low > high, low, high)  # an index by a tensor would wait for the device
     repeats = (flat == far).sum()
-    weight = torch.linspace(0.5, 1.5, min(flat.numel(), 4096), device=flat.device)
+    weight = torch.linspace(0.5, 1.5, min(flat.numel(), PRINT), device=flat.device)
     stride = -(-flat.numel() // weight.numel())
     part = flat[::stride]
     fingerprint = (part * weight[: part.numel()]).double().sum() + 3.7 * flat.sum(dtype=torch.float64)
@@ -62,7 +65,7 @@ def measure(name: str, x: Tensor) -> Measured:
         [far.double(), repeats.double(), fingerprint, (flat == 0).all().double(), nan.double(), inf.double()]
     )
     values = torch.cat(
-        [mean.double(), std.double(), rms.double(), scalars, bad.sum(0).double(), by_sample[:64].any(1).double()]
+        [mean.double(), std.double(), rms.double(), scalars, bad.sum(0).double(), by_sample[:NAMED].any(1).double()]
     )
     return Measured(name, int(x.shape[0]) if x.dim() else 1, rows.shape[1], values)
 

@@ -19,6 +19,9 @@ from torch.nn import functional as F
 from neuraldbg.record import LossStats
 
 NODES = 400  # nodes of the graph looked at from the loss downwards
+FACTORS = 4  # of one loss that are undone: a scale, an accumulation count, and weights of one's own
+VIEWS = 6  # between a cross-entropy and the softmax before it: reshapes and transpositions
+TARGETS = 8  # of a batch; the deviation of fewer is no measure of an outlier
 REDUCTION = {0: "none", 1: "mean", 2: "sum"}
 KINDS = {
     "NllLossBackward0": "nll",
@@ -30,7 +33,6 @@ KINDS = {
     "HuberLossBackward0": "huber",
 }
 LOSS_COLUMNS = ("value", "chance", "target_low", "target_high", "target_rms", "outlier", "output_low", "output_high")
-_SCALERS = {"MulBackward0", "DivBackward0", "NegBackward0"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +66,7 @@ def unscaled(loss: Tensor, since: int = 0) -> tuple[Tensor | None, bool]:
     """
     node: Any = loss.grad_fn
     value, changed = loss.detach(), False
-    for _ in range(4):
+    for _ in range(FACTORS):
         name = node.name() if node is not None else ""
         if name not in ("MulBackward0", "DivBackward0"):
             break
@@ -167,14 +169,12 @@ def _signs(node: Any) -> list[int]:
 
 
 def read_operator(node: Any, kind: str) -> FoundLoss | None:
+    """What a loss operator's saved output and targets tell; None where they were not kept, or are empty."""
     output, target = _saved(node, "_saved_self"), _saved(node, "_saved_target")
     if output is None or target is None or not output.numel():
         return None
     with torch.no_grad():
-        measured = _MEASURES[kind](output.detach(), target.detach(), node)
-        if measured is None:
-            return None
-        value, chance = measured
+        value, chance = _MEASURES[kind](output.detach(), target.detach(), node)
         values = torch.stack([v.double() for v in (value, chance, *target_stats(target.detach(), kind, node))])
         low, high = torch.aminmax(output.detach().double())
         values = torch.cat([values, low.reshape(1), high.reshape(1)])
@@ -185,7 +185,7 @@ def read_operator(node: Any, kind: str) -> FoundLoss | None:
 
 def _softmax_below(node: Any) -> bool:
     """Whether the log-softmax under a cross-entropy is fed by another softmax, views between them allowed."""
-    for _ in range(6):
+    for _ in range(VIEWS):
         following = [n for n, _ in node.next_functions if n is not None]
         if not following:
             return False
@@ -208,7 +208,7 @@ def target_stats(target: Tensor, kind: str, node: Any) -> tuple[Tensor, Tensor, 
     low, high = torch.aminmax(t)
     centre = t.median()
     deviation = (t - centre).abs()
-    outlier = deviation.max() / deviation.median().clamp_min(1e-12) if t.numel() >= 8 else nothing
+    outlier = deviation.max() / deviation.median().clamp_min(1e-12) if t.numel() >= TARGETS else nothing
     return low, high, (t * t).mean().sqrt(), outlier
 
 
@@ -219,7 +219,11 @@ def _ignored(node: Any) -> int:
     return ignore - 2**64 if ignore >= 2**63 else ignore
 
 
-def _nll(output: Tensor, target: Tensor, node: Any) -> tuple[Tensor, Tensor] | None:
+# Each gives (mean loss, that of the best constant prediction), both as scalars on the device.
+
+
+def _nll(output: Tensor, target: Tensor, node: Any) -> tuple[Tensor, Tensor]:
+    """output: log-probabilities [rows, classes, ...]; chance: the entropy of the batch's labels."""
     ignore = _ignored(node)
     weight = _saved(node, "_saved_weight")
     value = F.nll_loss(output.float(), target, weight.float() if weight is not None else None, ignore_index=ignore)
@@ -239,24 +243,25 @@ def _binary_chance(target: Tensor) -> Tensor:
     return torch.where(inside, chance, chance.new_full((), math.nan))
 
 
-def _bce(output: Tensor, target: Tensor, node: Any) -> tuple[Tensor, Tensor] | None:
+def _bce(output: Tensor, target: Tensor, node: Any) -> tuple[Tensor, Tensor]:
     p = output.double().clamp(1e-12, 1 - 1e-12)
     t = target.double()
     return -(t * p.log() + (1 - t) * (1 - p).log()).mean(), _binary_chance(target)
 
 
-def _bce_with_logits(output: Tensor, target: Tensor, node: Any) -> tuple[Tensor, Tensor] | None:
+def _bce_with_logits(output: Tensor, target: Tensor, node: Any) -> tuple[Tensor, Tensor]:
     z, t = output.double(), target.double()
     return (F.softplus(z) - t * z).mean(), _binary_chance(target)
 
 
-def _squared(output: Tensor, target: Tensor, node: Any) -> tuple[Tensor, Tensor] | None:
+def _squared(output: Tensor, target: Tensor, node: Any) -> tuple[Tensor, Tensor]:
     o, t = output.double(), target.double()
     centred = t - t.mean(0, keepdim=True) if t.dim() and t.shape[0] > 1 else t
     return ((o - t) ** 2).mean(), (centred**2).mean()
 
 
-def _absolute(output: Tensor, target: Tensor, node: Any) -> tuple[Tensor, Tensor] | None:
+def _absolute(output: Tensor, target: Tensor, node: Any) -> tuple[Tensor, Tensor]:
+    """Stands in for smooth L1 and Huber, which go over into it where errors are large."""
     o, t = output.double(), target.double()
     centred = t - t.median() if t.dim() and t.shape[0] > 1 else t
     return (o - t).abs().mean(), centred.abs().mean()
@@ -273,5 +278,6 @@ _MEASURES = {
 
 
 def read(found: FoundLoss, numbers: list[float]) -> LossStats:
+    """The statistics from the transferred numbers; what is not finite is not known."""
     named = {k: (v if math.isfinite(v) else None) for k, v in zip(LOSS_COLUMNS, numbers, strict=True)}
     return LossStats(found.kind, found.reduction, probabilities=found.probabilities, sign=found.sign, **named)

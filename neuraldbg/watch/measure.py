@@ -34,7 +34,7 @@ ROWS = 4096  # rows of a tensor that per-unit statistics look at; more change a 
 
 
 def as_float(x: Tensor) -> Tensor:
-    """A float view of any tensor that has values worth measuring (complex as pairs, float8 as bfloat16)."""
+    """The values as float32 or float64, detached: complex ones as pairs of numbers, other formats as float32."""
     x = x.detach()
     if x.is_complex():
         return torch.view_as_real(x.resolve_conj())

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
-
 MISCOMPILED = (
     "run again without torch.compile, the same batch gives finite outputs where the compiled model did not:"
     " suspect the compiled code (TORCHDYNAMO_DISABLE=1 to compare)"
@@ -80,11 +79,9 @@ class Search:
         floats = [x.detach() for x in given if x.is_floating_point()]
         if any(bool(torch.isnan(x).any()) for x in floats):
             return Found(None, "input", call.index, detail="nan")
-        return (
-            Found(None, "input", call.index, detail="inf")
-            if any(bool(torch.isposinf(x).any()) for x in floats)
-            else None
-        )
+        if any(bool(torch.isposinf(x).any()) for x in floats):
+            return Found(None, "input", call.index, detail="inf")
+        return None
 
     def find(self, trigger: str) -> tuple[Found | None, str]:
         """(what was found, what there is to say where nothing was)."""
