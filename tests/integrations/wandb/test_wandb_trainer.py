@@ -2,59 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 import wandb
-from torch import nn
-from torch.nn import functional as F
-from torch.utils.data import Dataset
-from transformers import Trainer, TrainingArguments
+from transformers import TrainingArguments
 
 from neuraldbg.integrations.transformers import NeuralDbgCallback
 from neuraldbg.integrations.wandb import autolog
+from tests.integrations.trainer import BATCH, STEPS, InOrder, Net, Rows
 
 from .loopback import KEY, Run, Server
 from .sessions import FILES
-
-STEPS, BATCH = 24, 8
-
-
-class Net(nn.Module):
-    """A model as Trainer takes it: it gives its loss."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.body = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
-
-    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
-        return {"loss": F.cross_entropy(self.body(x), labels)}
-
-
-class Rows(Dataset[dict[str, torch.Tensor]]):
-    """From one row on each batch, in the order of the data, holds a NaN."""
-
-    def __init__(self, broken: int | None) -> None:
-        self.x = torch.randn(STEPS * BATCH, 6, generator=torch.Generator().manual_seed(1))
-        self.y = (self.x[:, 0] > 0).long() + (self.x[:, 1] > 1).long()
-        if broken is not None:
-            self.x[BATCH * broken + 3, 2] = math.nan
-
-    def __len__(self) -> int:
-        return STEPS * BATCH
-
-    def __getitem__(self, k: int) -> dict[str, torch.Tensor]:
-        return {"x": self.x[k], "labels": self.y[k]}
-
-
-class InOrder(Trainer):  # type: ignore[misc]
-    def _get_train_sampler(self, *_: Any) -> Any:
-        return torch.utils.data.SequentialSampler(range(STEPS * BATCH))
 
 
 @pytest.fixture(name="known", autouse=True)
