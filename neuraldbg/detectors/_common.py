@@ -10,6 +10,10 @@ from typing import Any
 from neuraldbg.record import InputStats, LayerStats, ModuleFacts, ParameterFacts, RunFacts, StepRecord
 
 FLOOR = 1e-30  # below any float32 statistic that is not zero
+LISTED = 8  # names (of samples, features, parameters) that an event holds at most: a hint, no inventory
+WINDOW = 40  # steps that are remembered: the longest window that units are counted over (WINDOW_STEPS of the watcher)
+
+LAST = 10**9  # in the place of a module that has not run, behind all that have
 
 
 def lg(x: float | None) -> float:
@@ -43,6 +47,11 @@ def weight_layers(facts: RunFacts) -> list[tuple[ModuleFacts, ParameterFacts]]:
     return [(m, largest[m.name]) for m in ran if m.name in largest and "Embedding" not in m.kind]
 
 
+def in_order(facts: RunFacts) -> list[ModuleFacts]:
+    """All modules in the order in which they ran; those that never did come last."""
+    return sorted(facts.modules, key=lambda m: m.order if m.order is not None else LAST)
+
+
 def slope(values: Sequence[float]) -> float:
     """Least-squares slope of values against their index."""
     n = len(values)
@@ -68,9 +77,6 @@ def previous_layer(facts: RunFacts, name: str) -> str | None:
 def clean(record: StepRecord) -> bool:
     """Whether this step's statistics can be used: sampled, and nothing non-finite in it."""
     return record.sampled and record.first_bad is None
-
-
-LISTED = 8  # samples that an event names at most
 
 
 def batch_of(record: StepRecord, x: InputStats | None, rows: Sequence[int] = ()) -> dict[str, Any]:

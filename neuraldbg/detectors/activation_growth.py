@@ -12,8 +12,8 @@ from neuraldbg.run import median
 from neuraldbg.settings import Settings
 
 DECADES = 3.0  # over the layer's own first steps; healthy training changes a layer's size by under one decade
-HEAD = 10
-TIMES = 2
+HEAD = 10  # samples that say how large it is at first
+TIMES = 2  # samples in a row: one batch may be odd
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def initial(settings: Settings) -> Seen:
 def step(state: Seen, record: StepRecord, facts: RunFacts) -> tuple[Seen, list[SemanticEvent]]:
     if not record.sampled:
         return state, []
-    found = [*_norms(record, facts), *_softmaxes(record, facts), *_loss(record), *_zero_factors(record, facts)]
+    found = [*_norms(record, facts), *_softmaxes(record, facts), *_loss(record), *_zero_factors(facts)]
     fresh = [e for e in found if (e.symptom, e.layer_name or "") not in state.told]
     state = replace(state, told=state.told | {(e.symptom, e.layer_name or "") for e in fresh})
     return _eval_mode(state, record, facts, fresh)
@@ -66,7 +66,7 @@ def _loss(record: StepRecord) -> list[SemanticEvent]:
     return events
 
 
-def _zero_factors(record: StepRecord, facts: RunFacts) -> list[SemanticEvent]:
+def _zero_factors(facts: RunFacts) -> list[SemanticEvent]:
     """Two weight matrices in a row that both start at zero block each other's gradient (one alone is LoRA's way)."""
     layers = weight_layers(facts)
     return [

@@ -9,7 +9,7 @@ from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
 
 SHARE = 0.5  # of the tensors with gradient
-IN_A_ROW = 3
+IN_A_ROW = 3  # samples: a first step on gradients that were left from before is no habit
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from neuraldbg.detectors._common import clean, lg
+from neuraldbg.detectors._common import clean, in_order, lg
 from neuraldbg.events import SemanticEvent, observed
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
 
 SPREAD = 1e-4  # std over samples / rms: failing -4.4 to exactly constant, healthy nets above 10^-1.9 (evidence.md 2)
 FROM = 10  # steps after which it counts: zero-initialised branches are constant at first and healthy
-TIMES = 3
+TIMES = 3  # samples in a row: one batch may hold the same sample over and over
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
         return state, []
     ran = [
         (m, s)
-        for m in sorted(facts.modules, key=lambda m: m.order if m.order is not None else 10**9)
+        for m in in_order(facts)
         if not m.has_children and (s := record.layers.get(m.name)) is not None and s.spread is not None
     ]
     outputs = [s for m, s in ran if m.position == "output"] or [s for _, s in ran[-1:]]

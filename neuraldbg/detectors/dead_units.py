@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from neuraldbg.detectors._common import clean, previous_layer
+from neuraldbg.detectors._common import WINDOW, clean, previous_layer
 from neuraldbg.events import SemanticEvent, observed, recovered
 from neuraldbg.record import LayerStats, ModuleFacts, RunFacts, StepRecord
 from neuraldbg.settings import Settings
@@ -39,7 +39,7 @@ def initial(settings: Settings) -> State:
 def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list[SemanticEvent]]:
     if not clean(record):
         return state, []
-    steps = (*state.steps, record.step)[-40:]
+    steps = (*state.steps, record.step)[-WINDOW:]
     layers, events = dict(state.layers), []
     for m in facts.modules:
         s = record.layers.get(m.name)

@@ -11,13 +11,14 @@ from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.run import median
 from neuraldbg.settings import Settings
 
-HEAD = 10
+HEAD = 10  # steps that are the head; its first three are left out of the level, for they may be settling
+SETTLING = 3
 GROWTH_LG = 2.0  # decades over the head: healthy runs reach 1.8 (evidence.md 4)
 BEGINS_LG = 1.0  # where growth is dated from
-IN_A_ROW = 3
+IN_A_ROW = 3  # steps: a single jump is a batch
 FLAT = 0.1  # deviation over level of a gradient that stays high: saturated
-FLAT_LG = 1.0
-FLAT_STEPS = 20
+FLAT_LG = 1.0  # decades over the head that it stays at
+FLAT_STEPS = 20  # in which it hardly moves
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
         return state, events
     if len(state.head) < HEAD:
         return replace(state, head=(*state.head, g)), events
-    usual = median(state.head[3:]) or median(state.head) or g
+    usual = median(state.head[SETTLING:]) or median(state.head) or g
     grown = lg(g) - lg(usual)
     recent = (*state.recent, g)[-FLAT_STEPS:]
     since = (record.step if state.since is None else state.since) if grown > BEGINS_LG else None

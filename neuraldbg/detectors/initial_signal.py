@@ -6,14 +6,14 @@ import itertools
 import math
 import statistics
 
-from neuraldbg.detectors._common import lg, weight_layers
+from neuraldbg.detectors._common import in_order, lg, weight_layers
 from neuraldbg.detectors.function_growth import steep_join
 from neuraldbg.events import SemanticEvent, observed
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
 
 GAIN_LG = 0.9  # decades per layer; the worst single layer of healthy nets has 0.75 (evidence.md 3.2)
-LAYERS = 3
+LAYERS = 3  # that do so: one alone may be a projection that is meant to
 DEPTH_LG = 1.5  # decades from the first to the last hidden layer; healthy nets stay within 0.66
 RECURRENT = 1e3  # times the input's size: a stable recurrent map stays near one
 FORGETS = 0.4  # gain of a recurrent matrix, rms x sqrt(width); the usual start has 0.58, an orthogonal one 1
@@ -51,7 +51,7 @@ def step(state: bool, record: StepRecord, facts: RunFacts) -> tuple[bool, list[S
         joins = joined(record, facts)
         blocks = [
             m.name
-            for m in sorted(facts.modules, key=lambda m: m.order if m.order is not None else 10**9)
+            for m in in_order(facts)
             if m.has_children
             and not m.container
             and m.name

@@ -17,14 +17,13 @@ from neuraldbg.settings import Settings
 BASELINE = 15  # batches that say what is normal (evidence.md 2: in_shift)
 SHIFT = 15.0  # healthy runs reach 11 (evidence.md 2); a mean that moves by this is no sampling noise
 SHIFT_STD = 1.0  # and it must matter: one standard deviation of the feature, or of a usual one where it was constant
-SCALE = 3.0  # times wider or narrower than the baseline
+SCALE = 3.0  # times wider or narrower than the baseline, whose own spreads stay within twofold
 SAMPLES = 8  # of a batch: the spread of fewer is a number that changes threefold by chance
 IN_A_ROW = 3  # batches; one odd batch is no new distribution
 FAR = 2.0  # decades beyond the baseline's largest value (healthy batches stay within 0.5)
-MOST = 20
+MOST = 20  # far values that are told; later ones say nothing new
 NOISE = 0.02  # of the feature's spread: the floor under the noise of a baseline that happens to be smooth
-TINY = 1e-30
-
+TINY = 1e-30  # no division by zero
 
 Numbers = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ TIMES = 3.0  # the median before
 DEVIATIONS = 10.0  # robust deviations: OLMo stops at 6, its losses are smoother than those of small batches
 LAST, BEYOND = 4, 1.2  # of these losses the largest times this: tasks that take turns have losses that alternate
 QUIET = 10  # steps after an event in which no second one is said
-MOST = 20
+MOST = 20  # that are told; more are how this loss is
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,14 @@ from neuraldbg.settings import Settings
 from neuraldbg.trace import skill_of
 
 STEPS = 30  # fewer say nothing about a trend
-POINTS = 2000
+POINTS = 2000  # kept; then every other one between the first and the last goes
 CHANCE = 0.9  # of the loss of a constant prediction: nothing about the inputs has been learned
 FALLING = 0.97  # the last tenth against the middle: a loss that still falls is not stuck
 LONG = 100  # steps without once being below chance: falling towards chance from above is no learning either
 STUCK = 0.95  # tail over head where chance is unknown
 GROWN = 10.0  # times the best level
 FLIPS, SWING = 0.6, 0.5  # share of sign changes of the detrended loss, and its deviation over its median (peers.md 4.4)
-SLOW_STEPS = 100
+SLOW_STEPS = 100  # fewer are merely early
 SLOW_LEFT = 0.3  # of the first loss is left after the whole run
 SLOW_MONOTONE = 0.98  # of the steps went down: no noise, no overshoot, only small steps
 

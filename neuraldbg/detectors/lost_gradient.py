@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from neuraldbg.detectors._common import clean
+from neuraldbg.detectors._common import LISTED, clean
 from neuraldbg.events import SemanticEvent, observed, recovered
 from neuraldbg.record import ParameterFacts, RunFacts, StepRecord
 from neuraldbg.settings import Settings
@@ -62,5 +62,5 @@ def _event(
         min(since[p.name] for p in lost),
         last.module,
         share=sum(p.numel for p in lost) / sum(p.numel for p in known),
-        parameters=tuple(p.name for p in lost[:8]),
+        parameters=tuple(p.name for p in lost[:LISTED]),
     )

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from neuraldbg.detectors._common import WINDOW
 from neuraldbg.events import SemanticEvent, observed
 from neuraldbg.record import LayerStats, LossStats, ModuleFacts, RunFacts, StepRecord
 from neuraldbg.settings import Settings
@@ -42,7 +43,7 @@ def initial(settings: Settings) -> Seen:
 def step(state: Seen, record: StepRecord, facts: RunFacts) -> tuple[Seen, list[SemanticEvent]]:
     if not record.sampled or record.first_bad is not None:
         return state, []
-    state = replace(state, steps=(*state.steps, record.step)[-40:])
+    state = replace(state, steps=(*state.steps, record.step)[-WINDOW:])
     events: list[SemanticEvent] = []
     for m in facts.modules:
         if m.position != "output" or m.activation not in RANGES or m.name not in record.layers:

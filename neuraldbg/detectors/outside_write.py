@@ -23,7 +23,7 @@ SHARE = 0.5  # of the weight matrices; one that is filled anew (a codebook's idl
 ELEMENTS = 16  # smaller tensors say little
 SEEN = 5  # steps of gradients before SGD's reach is known
 QUIET = 30  # samples without one after which the next is news
-MOST = 5
+MOST = 5  # times that it is told; more say nothing new
 
 
 @dataclass(frozen=True)

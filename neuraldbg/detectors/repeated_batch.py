@@ -15,6 +15,7 @@ from neuraldbg.settings import Settings
 
 BATCHES = 12  # before anything is said
 SWITCHES = 2  # from one batch to another: a whole set that is replaced once is no stream
+DISTINCT = 64  # batches that are told apart; where there are more, repeats are rare
 MAIN = 0.75  # of all batches are the commonest one: then it is the whole set, with a probe in between
 SHARE = 0.3  # of batches equal to the one before; chance gives none (evidence.md: failing 0.75, healthy 0)
 
@@ -50,7 +51,9 @@ def step(
             batches=s.batches + 1,
             repeats=s.repeats + same,
             first=record.step if same and s.first is None else s.first,
-            counts={**s.counts, x.fingerprint: s.counts.get(x.fingerprint, 0) + 1} if len(s.counts) < 64 else s.counts,
+            counts={**s.counts, x.fingerprint: s.counts.get(x.fingerprint, 0) + 1}
+            if len(s.counts) < DISTINCT
+            else s.counts,
             switches=s.switches + (s.last is not None and not same),
         )
         share = s.repeats / max(1, s.batches - 1)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from neuraldbg.detectors._common import LISTED
 from neuraldbg.events import SemanticEvent, observed
 from neuraldbg.record import ParameterFacts, ParameterStats, RunFacts, StepRecord
 from neuraldbg.run import median
 from neuraldbg.settings import Settings
 
 STEPS = 8  # optimizer steps with gradient and without any change
-STOPPED = 5
-NOTHING = 3
+STOPPED = 5  # samples in which nothing at all moves: accumulation and a scaler's search pause for fewer
+NOTHING = 3  # samples in which an optimizer holds nothing trainable: a loop may thaw layers after its first
 WEAK = 1e-3  # of the median gradient: below it an update may be lost to rounding, which is a vanishing gradient
 EPS = {"float32": 2.0**-23, "float64": 2.0**-52}  # in half formats the loss of updates is a finding of its own
+ROUNDED = 16  # times the rounding of a weight: a step that large is not lost to it
 RESTING = 16  # steps of a parameter that moved before: it may rest for a few
 FEW = 16  # elements; of more than these not all stand at a limit to the bit
 MANUAL = 16  # steps of a loop without an optimizer: it may update only now and then
@@ -67,7 +69,7 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
     if stuck and now and "stuck" not in state.told:
         state = replace(state, told=state.told | {"stuck"})
         share = len(stuck) / len(pushed)
-        names = tuple(p.name for p in stuck[:8])
+        names = tuple(p.name for p in stuck[:LISTED])
         owned = all(p.owner is not None for p in stuck)
         events.append(
             observed(
@@ -96,7 +98,7 @@ def _left_behind(
         return False
     held = facts.optimizers[p.owner] if p.owner is not None and p.owner < len(facts.optimizers) else None
     push = (s.gradient or 0.0) if held is None or held.kind == "SGD" else 1.0
-    return min(record.rates) * push > 16 * eps * (s.weight or 0.0)
+    return min(record.rates) * push > ROUNDED * eps * (s.weight or 0.0)
 
 
 def _lost(p: ParameterFacts, s: ParameterStats, record: StepRecord, facts: RunFacts) -> bool:

@@ -11,7 +11,8 @@ from neuraldbg.settings import Settings
 
 DEVIATIONS = 50.0  # robust deviations from the batch's median target; heavy tails stay below 20
 TIMES = 20.0  # and far beyond the worst of earlier batches
-EARLIER = 10
+EARLIER = 10  # batches before it counts: heavy tails have shown theirs by then
+MOST = 5  # that are told; more are how these targets are
 UNSCALED = 1e9  # more means that over half of the targets are equal, so that there was no deviation to divide by
 LOW, HIGH = -1e-6, 1 + 1e-6  # of a binary cross-entropy, with rounding
 
@@ -40,7 +41,7 @@ def step(state: Seen, record: StepRecord, facts: RunFacts) -> tuple[Seen, list[S
         state = replace(state, range_told=True)
     if loss.outlier is not None and loss.outlier < UNSCALED:
         z = loss.outlier
-        if state.batches >= EARLIER and z > DEVIATIONS and z > TIMES * state.worst and state.told < 5:
+        if state.batches >= EARLIER and z > DEVIATIONS and z > TIMES * state.worst and state.told < MOST:
             x = record.inputs[0] if record.inputs else None
             events.append(observed("target_outlier", record.step, z=z, usual=state.worst, **batch_of(record, x)))
             return replace(state, told=state.told + 1), events

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from neuraldbg.detectors._common import clean, lg
+from neuraldbg.detectors._common import LISTED, clean, lg
 from neuraldbg.events import SemanticEvent, observed, recovered
 from neuraldbg.record import ParameterFacts, ParameterStats, RunFacts, StepRecord
 from neuraldbg.run import median
@@ -21,12 +21,12 @@ BINDS = 0.9  # a factor above it changes little; a clip that never binds multipl
 SAME = 1e-3  # of a gradient that nothing has scaled: it differs from itself by rounding alone
 STEADY = 1.01  # what a clip leaves is its limit, but for the 1e-6 that PyTorch adds to the norm
 HITS = 3  # samples in which it binds; two may agree by chance
-KEPT = 8
+KEPT = 8  # samples that are remembered: enough for a limit and factors to show
 VIOLENT = 0.2  # rms(dw) / rms(w), as in violent_update; healthy is
 CALM = 0.1  # at most: what the clip would have made of it, or else the rate is too high for that too
 ELEMENTS = 16  # smaller tensors jump at random
 AGAIN = 20  # steps after which another throw is news
-MOST = 5
+MOST = 5  # throws that are told; more say nothing new
 
 Pairs = Sequence[tuple[ParameterFacts, ParameterStats]]
 
@@ -153,6 +153,6 @@ def _event(left: Pairs, inside: Pairs, held: Pairs, hit: Hit, since: int, thrown
         update_lg=None if far is None else lg(far),
         clipped_update_lg=None if near is None else lg(near),
         factor=hit.factor,
-        parameters=tuple(p.name for p, _ in left[:8]),
+        parameters=tuple(p.name for p, _ in left[:LISTED]),
         thrown=thrown,
     )

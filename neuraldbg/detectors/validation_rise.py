@@ -11,11 +11,11 @@ from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
 
 LAST = 3  # validations; one that is worse than the best is noise
-FEWEST = 5
+FEWEST = 5  # validations; fewer have no best and no end
 TIMES = 1.1  # the best, in the median of the last: the noise of a validation set of a hundred samples is half of that
 FALLING = 0.95  # the training loss at the end over the one around the best validation
 AROUND = 10  # steps before the best validation
-POINTS = 2000
+POINTS = 2000  # losses kept; then every other one goes, but for the last
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.run import median
 from neuraldbg.settings import Settings
 
-HEAD, TAIL = 3, 10
+HEAD, TAIL = 3, 10  # samples: the largest of the first against the median of the last
 DIES_LG = -2.2  # healthy training converges by up to 1.6 decades (evidence.md 2: decay)
-BEGINS_LG = -1.0
+BEGINS_LG = -1.0  # where the fall is dated from
 
 
 @dataclass(frozen=True)

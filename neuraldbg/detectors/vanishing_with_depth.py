@@ -11,8 +11,8 @@ from neuraldbg.settings import Settings
 
 RATIO_LG = -3.0  # first over last weight layer: AUTOTRAINER's own limit; healthy nets stay above -1.8
 SLOPE = 0.3  # decades per layer: a sigmoid's largest derivative, 1/4, gives 0.6
-LAYERS = 4
-HITS, SAMPLES = 3, 5
+LAYERS = 4  # weight layers; a slope over fewer is no trend
+HITS, SAMPLES = 3, 5  # of the last samples: one with a small gradient at the top may hide it
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from neuraldbg.settings import Settings
 
 RATIO = 0.2  # rms(dw)/rms(w), median over tensors: healthy to 0.1 (Adagrad's first step 0.33), failing 0.3 to 1
 ELEMENTS = 16  # smaller tensors jump at random
-START = 5
+START = 5  # steps that count as the start
+MOST = 5  # times that it is told; more say nothing new
 AGAIN = 30  # samples without one after which the next is news
 
 
@@ -45,7 +46,7 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
     usual = median(list(ratios.values()))
     if usual is None or usual < RATIO:
         return replace(state, quiet=state.quiet + 1), []
-    fresh = state.quiet >= AGAIN and state.told < 5
+    fresh = state.quiet >= AGAIN and state.told < MOST
     state = replace(state, quiet=0, told=state.told + fresh)
     if not fresh:
         return state, []

@@ -11,7 +11,7 @@ from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
 
 SHRUNK_LG = -0.5  # to a third of the start, median over the weight layers
-TIMES = 5
+TIMES = 5  # samples in a row
 
 
 @dataclass(frozen=True)

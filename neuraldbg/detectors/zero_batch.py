@@ -10,7 +10,7 @@ from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
 
 OTHERS = 3  # batches that were not zero, before one that is counts as an anomaly (a state may start at zero)
-MOST = 20
+MOST = 20  # that are told; later ones say nothing new
 
 
 @dataclass(frozen=True)

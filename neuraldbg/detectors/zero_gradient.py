@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from neuraldbg.detectors._common import clean
+from neuraldbg.detectors._common import LISTED, clean
 from neuraldbg.events import SemanticEvent, observed, recovered
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
 
 IN_A_ROW = 5  # steps: a LoRA factor has zero gradient at step 0 only
 SHARE = 0.3  # of the trainable tensors; single idle heads or experts are usual
+NEVER = -(10**9)  # in the count of one that had a gradient: no number of steps without brings it to IN_A_ROW
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
         else:
             zero[p.name] = 0
             since.pop(p.name, None)
-        absent[p.name] = absent[p.name] + 1 if gradient is None else -(10**9)
+        absent[p.name] = absent[p.name] + 1 if gradient is None else NEVER
         absent_since.setdefault(p.name, record.step)
     state = replace(
         state, zero=zero, since=since, absent=absent, absent_since=absent_since, backwards=state.backwards + 1
@@ -58,7 +59,7 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
     if not state.zero_told and trainable and len(stuck) >= SHARE * len(trainable):
         last = max(stuck, key=lambda p: order.get(p.module, -1))
         begun = min(since[p.name] for p in stuck)
-        names = tuple(p.name for p in stuck[:8])
+        names = tuple(p.name for p in stuck[:LISTED])
         share = len(stuck) / len(trainable)
         events.append(observed("zero_gradient", begun, last.module, share=share, parameters=names))
         state = replace(state, zero_told=True)
@@ -68,7 +69,7 @@ def step(state: State, record: StepRecord, facts: RunFacts) -> tuple[State, list
     if not state.absent_told and gone and len(gone) < len(trainable) and state.backwards >= IN_A_ROW:
         last = max(gone, key=lambda p: ran[p.module])
         share = sum(p.numel for p in gone) / sum(p.numel for p in trainable)
-        names = tuple(p.name for p in gone[:8])
+        names = tuple(p.name for p in gone[:LISTED])
         begun = min(absent_since[p.name] for p in gone)
         without = last.module in cut
         event = observed("no_gradient", begun, last.module, share=share, parameters=names, without_grad=without)
