@@ -10,7 +10,7 @@ from neuraldbg.events import SemanticEvent, observed
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
 
-START = 0.35  # entropy over log(keys) in the first steps: failing 0.18-0.21, healthy 0.78 and more (evidence.md 3.2)
+START = 0.35  # entropy over log(keys) in the first steps: failing 0.18-0.21, healthy 0.78 and more
 COLLAPSED = 0.15  # later: sharp heads of healthy transformers stay above
 SAMPLES = 5  # whose median is the start, and that must be sharp in a row later
 WIDTH = 3  # keys; fewer have no room for a distribution

@@ -9,7 +9,7 @@ from neuraldbg.events import SemanticEvent, observed
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
 
-SPREAD = 1e-4  # std over samples / rms: failing -4.4 to exactly constant, healthy nets above 10^-1.9 (evidence.md 2)
+SPREAD = 1e-4  # std over samples / rms: failing -4.4 to exactly constant, healthy nets above 10^-1.9
 FROM = 10  # steps after which it counts: zero-initialised branches are constant at first and healthy
 TIMES = 3  # samples in a row: one batch may hold the same sample over and over
 

@@ -9,7 +9,7 @@ from neuraldbg.events import SemanticEvent, observed, recovered
 from neuraldbg.record import LayerStats, ModuleFacts, RunFacts, StepRecord
 from neuraldbg.settings import Settings
 
-SHARE = 0.3  # healthy nets on positive inputs reach 0.42 (evidence.md 4): an event, not yet a failure
+SHARE = 0.3  # healthy nets on positive inputs reach 0.42: an event, not yet a failure
 AGAIN = 0.2  # growth of the share after which it is said again
 ALIVE = 0.15  # below this the layer counts as recovered (hysteresis)
 BIAS = 0.8  # mean(bias) / rms(pre-activation) below minus this: the bias alone decides (failing -0.98, healthy -0.66)

@@ -13,7 +13,7 @@ from neuraldbg.settings import Settings
 
 HEAD = 10  # steps that are the head; its first three are left out of the level, for they may be settling
 SETTLING = 3
-GROWTH_LG = 2.0  # decades over the head: healthy runs reach 1.8 (evidence.md 4)
+GROWTH_LG = 2.0  # decades over the head: healthy runs reach 1.8
 BEGINS_LG = 1.0  # where growth is dated from
 IN_A_ROW = 3  # steps: a single jump is a batch
 FLAT = 0.1  # deviation over level of a gradient that stays high: saturated

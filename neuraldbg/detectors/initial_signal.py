@@ -12,7 +12,7 @@ from neuraldbg.events import SemanticEvent, observed
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
 
-GAIN_LG = 0.9  # decades per layer; the worst single layer of healthy nets has 0.75 (evidence.md 3.2)
+GAIN_LG = 0.9  # decades per layer; the worst single layer of healthy nets has 0.75
 LAYERS = 3  # that do so: one alone may be a projection that is meant to
 DEPTH_LG = 1.5  # decades from the first to the last hidden layer; healthy nets stay within 0.66
 RECURRENT = 1e3  # times the input's size: a stable recurrent map stays near one

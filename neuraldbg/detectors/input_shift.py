@@ -14,8 +14,8 @@ from neuraldbg.events import SemanticEvent, observed
 from neuraldbg.record import InputStats, RunFacts, StepRecord
 from neuraldbg.settings import Settings
 
-BASELINE = 15  # batches that say what is normal (evidence.md 2: in_shift)
-SHIFT = 15.0  # healthy runs reach 11 (evidence.md 2); a mean that moves by this is no sampling noise
+BASELINE = 15  # batches that say what is normal
+SHIFT = 15.0  # healthy runs reach 11; a mean that moves by this is no sampling noise
 SHIFT_STD = 1.0  # and it must matter: one standard deviation of the feature, or of a usual one where it was constant
 SCALE = 3.0  # times wider or narrower than the baseline, whose own spreads stay within twofold
 SAMPLES = 8  # of a batch: the spread of fewer is a number that changes threefold by chance

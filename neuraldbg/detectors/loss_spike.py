@@ -12,7 +12,7 @@ from neuraldbg.record import LossStats, RunFacts, StepRecord
 from neuraldbg.settings import Settings
 from neuraldbg.trace import skill_of
 
-WINDOW = 11  # losses before (evidence.md 2: spike)
+WINDOW = 11  # losses before
 TIMES = 3.0  # the median before
 DEVIATIONS = 10.0  # robust deviations: OLMo stops at 6, its losses are smoother than those of small batches
 LAST, BEYOND = 4, 1.2  # of these losses the largest times this: tasks that take turns have losses that alternate

@@ -9,7 +9,7 @@ from neuraldbg.events import SemanticEvent, observed
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
 
-UP_LG = 0.7  # beyond the highest rate seen: warm restarts return to it, warm-ups double at most (0.30, evidence.md 2)
+UP_LG = 0.7  # beyond the highest rate seen: warm restarts return to it, warm-ups double at most (0.30)
 STEPS = 5  # at a rate before a jump from it means anything
 MOST = 5  # that are told; more say nothing new
 

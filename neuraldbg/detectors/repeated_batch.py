@@ -17,7 +17,7 @@ BATCHES = 12  # before anything is said
 SWITCHES = 2  # from one batch to another: a whole set that is replaced once is no stream
 DISTINCT = 64  # batches that are told apart; where there are more, repeats are rare
 MAIN = 0.75  # of all batches are the commonest one: then it is the whole set, with a probe in between
-SHARE = 0.3  # of batches equal to the one before; chance gives none (evidence.md: failing 0.75, healthy 0)
+SHARE = 0.3  # of batches equal to the one before; chance gives none (failing 0.75, healthy 0)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from neuraldbg.events import SemanticEvent, observed, recovered
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
 
-SHARE = 0.7  # of outputs at the limits: healthy hidden layers reach 0.09 (evidence.md 2), failing ones 0.74 and more
+SHARE = 0.7  # of outputs at the limits: healthy hidden layers reach 0.09, failing ones 0.74 and more
 LEFT = 0.4  # below this the layer counts as recovered (hysteresis)
 IN_A_ROW = 2  # samples: one batch may be odd
 

@@ -13,7 +13,7 @@ from neuraldbg.settings import Settings
 
 BATCHES = 10  # that are looked at, after the first, the third and the last: one may be odd
 RMS_LG = 1.2  # a feature of rms 16: weights of 1/sqrt(n) bring it far into the tails of a bounded function
-OFFSET = 5.0  # mean over deviation: healthy runs reach 5.3 (evidence.md 2)
+OFFSET = 5.0  # mean over deviation: healthy runs reach 5.3
 SPREAD_LG = 1.5  # largest over smallest feature: the small one is lost
 TARGET_LG = 2.0  # rms of the targets; untrained outputs are of order one, so the first gradient is that large too
 

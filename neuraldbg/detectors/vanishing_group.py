@@ -12,7 +12,7 @@ from neuraldbg.run import median
 from neuraldbg.settings import Settings
 
 HEAD, TAIL = 3, 10  # samples: the largest of the first against the median of the last
-DIES_LG = -2.2  # healthy training converges by up to 1.6 decades (evidence.md 2: decay)
+DIES_LG = -2.2  # healthy training converges by up to 1.6 decades
 BEGINS_LG = -1.0  # where the fall is dated from
 
 

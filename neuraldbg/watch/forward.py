@@ -16,7 +16,7 @@ from neuraldbg.watch.measure import COLUMNS, UNSEEN, WIDTH, active_units, gate_r
 from neuraldbg.watch.sample import Sample
 
 CALLS = 8  # calls of one module in one step that are measured (an LSTMCell in a loop makes many)
-WINDOW_ROWS = 128  # samples after which a silent unit counts as dead (evidence.md 4: 5 batches of 24-128 suffice)
+WINDOW_ROWS = 128  # samples after which a silent unit counts as dead (5 batches of 24-128 suffice)
 WINDOW_STEPS = (5, 40)  # fewest and most sampled steps in that window
 
 

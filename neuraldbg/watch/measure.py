@@ -27,7 +27,7 @@ COLUMNS = (
 WIDTH = len(COLUMNS)
 UNSEEN = float("-inf")
 
-TANH_LIMIT = 0.99  # peers.md 4.2: the tail in which tanh's derivative is below 2 %
+TANH_LIMIT = 0.99  # the tail in which tanh's derivative is below 2 %
 SIGMOID_LIMIT = 0.01  # the same for the logistic function: below 4 % of its largest derivative
 ELEMENTS = 1 << 16  # that a share of saturated outputs is taken over: exact to 0.4 %
 ROWS = 4096  # rows of a tensor that per-unit statistics look at; more change a standard deviation by under 2 %
