@@ -273,7 +273,7 @@ class RunFacts:
     """What is known of the run besides its events. It grows: each update is a new value.
 
     structure: residual (blocks add their input), post_norm (norm after the sum), attention, recurrent,
-    has_norm: as far as modules and the graph show it. rank, world: of a distributed training, this process's number
+    norm: as far as modules and the graph show it. rank, world: of a distributed training, this process's number
     and how many there are. exception: the type of what the user's code raised; exception_place: forward (of
     exception_layer), backward, optimizer, loop (outside of these), or "": not known.
     """

@@ -39,7 +39,7 @@ def residual_growth_without_norm(run: Run) -> Iterator[Claim]:
     if any(e.step == 0 and e.metadata.get("kind") != "function" for e in run.all("function_growth")):
         return  # a power or an exponential between the layers makes the growth, no sum of branches
     residual = growth.metadata.get("residual") is True or "residual" in run.facts.structure
-    normed = growth.metadata.get("has_norm") is True or "has_norm" in run.facts.structure
+    normed = growth.metadata.get("has_norm") is True
     harm = tuple(lasting(run, *NONFINITE, "loss_diverging", "exploding_gradient", "loss_plateau"))
     if not residual or normed or not (harm or late_start(run)):
         return

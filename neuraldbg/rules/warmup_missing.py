@@ -33,11 +33,7 @@ CERTAIN = 0.3  # the structure is one more condition that the rate alone does no
 
 def warmup_missing(run: Run) -> Iterator[Claim]:
     update = run.first("violent_update")
-    if (
-        update is None
-        or update.step > HEAD
-        or (update.metadata.get("warmup") or update.metadata.get("ramping")) is True
-    ):
+    if update is None or update.step > HEAD or update.metadata.get("ramping") is True:
         return
     if "post_norm" not in run.facts.structure or not adaptive(run) or run.first("rate_jump", before=update):
         return

@@ -9,7 +9,7 @@ silent = partial(check_silent, warmup_missing)
 explains = partial(check_explains, warmup_missing)
 
 POST = facts(module("norm", 1), structure=("post_norm", "attention"), optimizers=(optimizer("Adam"),))
-PRE = facts(module("norm", 1), structure=("has_norm", "attention"), optimizers=(optimizer("Adam"),))
+PRE = facts(module("norm", 1), structure=("norm", "attention"), optimizers=(optimizer("Adam"),))
 LARGE = observed("violent_update", 0, "emb", update_lg=-0.4, at_start=True)
 FLAT = observed("constant_output", 2, "norm", spread_lg=-7.0)
 STUCK = observed("loss_plateau", 3, skill=1.0)
@@ -25,7 +25,7 @@ def test_sgd_has_no_first_step_at_full_rate() -> None:
 
 
 def test_a_rate_that_ramps_up_is_a_warm_up() -> None:
-    ramp = observed("violent_update", 0, "emb", update_lg=-0.4, warmup=True)
+    ramp = observed("violent_update", 0, "emb", update_lg=-0.4, ramping=True)
     silent(run(ramp, FLAT, STUCK, facts=POST))
 
 
