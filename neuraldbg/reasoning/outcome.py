@@ -46,6 +46,9 @@ STARVED: Mapping[str, int] = MappingProxyType(
 CHANCE = 0.9  # loss / chance: healthy runs end at 0.67 at most, stuck ones at 0.93 to 1.03
 LATE = 0.3  # of the run; healthy runs are below chance long before
 NOT_FALLING = 0.95  # loss at the end / in the middle: a fall to chance from above is no learning
+PEAK = 1.96  # loss / chance at the highest peak of a healthy run
+ABOVE = 3.0  # loss / chance of a jump that is far above that
+RISE, HALF = 0.2, 0.5  # of a layer's units that die, and are dead then: healthy layers lose 0.42 at most
 
 
 def value(event: SemanticEvent, key: str, default: float) -> float:
@@ -96,6 +99,8 @@ def _middle(series: Series) -> float | None:
     return median(series.values[count * 2 // 5 : count * 3 // 5 + 1])
 
 
+RECTIFIERS = ("relu", "leaky", "other")
+
 SETTLED = (0.15, 0.9)  # loss / chance: below, most has been learned; above, nothing has
 STILL = 0.03  # change of the level from the third quarter of the run to the last
 LONG_ENOUGH = 100  # steps with a loss; the quarters of a shorter run are noise
@@ -135,9 +140,9 @@ def follows(run: Run, root: SemanticEvent, predicts: Mapping[str, int]) -> tuple
     )
 
 
-def capacity_lost(run: Run, share: float = 0.3) -> tuple[SemanticEvent, ...]:
-    """Units dead or pinned for good, at least this share of a layer."""
-    return tuple(e for e in lasting(run, "dead_units", "saturation") if value(e, "share", 0.0) >= share)
+def units_die(event: SemanticEvent) -> bool:
+    """Whether more of a layer's units died in training, and are dead, than of any healthy layer."""
+    return value(event, "rise", 0.0) > RISE and value(event, "share", 0.0) > HALF
 
 
 def grew_before(run: Run, event: SemanticEvent) -> bool:
@@ -156,6 +161,15 @@ def adaptive(run: Run) -> bool:
     return bool(kinds) and all(
         any(k in kind for k in ("adam", "rmsprop", "adagrad", "lion", "adafactor")) for kind in kinds
     )
+
+
+def behind_rectifier(run: Run, layer: str | None) -> bool:
+    """Whether a rectifier lies before this layer in the forward order; False where the layer is not in it."""
+    order = run.facts.forward_order
+    if layer not in order:
+        return False
+    before = (run.facts.module(name) for name in order[: order.index(layer)])
+    return any(m is not None and m.activation in RECTIFIERS for m in before)
 
 
 def after(run: Run, layer: str | None, other: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""What the rules on bad data share: which batch, which samples and which feature it was, in words."""
+"""What the rules on bad data share: which feature, rows and samples it was, in words."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from neuraldbg.events import SemanticEvent
 
 
 def where_in_data(event: SemanticEvent) -> str:
-    """The feature, the rows and samples, and the batch of an event, as far as they are known.
+    """The feature, the rows of the batch and the samples of the data set that an event names, as far as it does.
 
     >>> from neuraldbg.events import observed
     >>> where_in_data(observed("nan_input", 4, features=(3,), rows=(2,), samples=(321,)))
     'feature 3, row 2 of the batch, sample 321 of the data set'
     """
     known = event.metadata
-    feature = known.get("feature")
-    features = _whole(known.get("features")) or _whole((feature,))
+    features = _whole(known.get("features")) or _whole((known.get("feature"),))
     rows, samples = _whole(known.get("rows")), _whole(known.get("samples"))
     parts = [_listed("feature", features)]
     parts.append(f"{_listed('row', rows)} of the batch" if rows else "")

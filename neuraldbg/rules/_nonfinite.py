@@ -7,15 +7,12 @@ from neuraldbg.reasoning.outcome import grew_before, value
 from neuraldbg.run import Run
 
 # The loss follows within a few steps; of the other places only the first is recorded.
-PREDICTS = {
-    "loss_nonfinite": 5,
-    "nonfinite_activation": 50,
-    "nonfinite_gradient": 50,
-    "nonfinite_weight": 50,
-    "loss_spike": 50,
-}
+SPREADS = {"nonfinite_activation": 50, "nonfinite_gradient": 50, "nonfinite_weight": 50}
+PREDICTS = {"loss_nonfinite": 5, **SPREADS, "loss_spike": 50}
 
 LARGE = 1e4  # finite values of healthy layers are below; an overflow has 1e9 and more right before it
+LEFT_DOMAIN = ("zero_divisor", "empty", "zero_argument", "outside_domain")  # what the replay says of arguments
+OVERFLOWS = ("exp", "expm1", "exp2", "cosh", "sinh")  # they leave the range by themselves
 DIVIDES = ("div", "mean", "reciprocal", "rsqrt", "normalize", "std", "var")
 LEAVES = (
     "exp",
@@ -52,10 +49,6 @@ def first_place(run: Run, symptom: str) -> SemanticEvent | None:
     if bad is None or bad.symptom != symptom or grew_before(run, bad):
         return None
     return bad
-
-
-LEFT_DOMAIN = ("zero_divisor", "empty", "zero_argument", "outside_domain")
-OVERFLOWS = ("exp", "expm1", "exp2", "cosh", "sinh")
 
 
 def first_forward(run: Run) -> SemanticEvent | None:

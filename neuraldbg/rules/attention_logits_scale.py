@@ -28,7 +28,6 @@ from neuraldbg.reasoning.outcome import STARVED, lasting, not_learning, value
 from neuraldbg.run import Run
 
 SHARP = 0.35  # of the entropy of even attention; healthy runs start at 0.83 or more
-COLLAPSED = 0.15
 
 
 def attention_logits_scale(run: Run) -> Iterator[Claim]:

@@ -31,13 +31,11 @@ from collections.abc import Iterator, Sequence
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.events import SemanticEvent
-from neuraldbg.reasoning.outcome import BLOW_UP, FOREVER, NONFINITE, STARVED, lasting, value
+from neuraldbg.reasoning.outcome import ABOVE, BLOW_UP, FOREVER, NONFINITE, STARVED, lasting, units_die, value
 from neuraldbg.run import Run
 
 SOON = 20  # steps from a step of the size of the weights to a loss that it ruins; momentum carries it on for some
 LATER = 60  # steps to the units that it ruins, as after a rate that is too high
-RISE, HALF = 0.2, 0.5  # of a layer's units that die, and dead then: healthy layers lose 0.42 at most
-ABOVE = 3.0  # loss / chance of a jump; healthy runs reach 1.96
 PINNED = 0.7  # of a bounded layer at its limits; healthy hidden layers have 0.09
 
 PREDICTS = {**BLOW_UP, **STARVED, "loss_spike": FOREVER, "dead_units": FOREVER, "saturation": FOREVER}
@@ -88,7 +86,7 @@ def _hurts(run: Run, event: SemanticEvent) -> bool:
         known = event.metadata.get("over_chance") is not None
         return value(event, "over_chance", 0.0) > 1 if known else value(event, "height", 0.0) > (first or 0.0)
     if event.symptom == "dead_units":
-        return value(event, "rise", 0.0) > RISE and value(event, "share", 0.0) > HALF
+        return units_die(event)
     if event.symptom == "saturation":
         return event.metadata.get("at_start") is not True and value(event, "share", 0.0) > PINNED
     return not (event.metadata.get("absolute") or event.metadata.get("at_start"))

@@ -41,6 +41,9 @@ STRAIGHT = 0.9  # cosine; where a learned spread collapses the gradient turns ro
 UNBOUNDED = 0.4  # strength of a sign that is inferred and not seen
 FORWARD = 0.5  # cosine of successive gradients; overshooting has a negative one
 
+PREDICTS = {**BLOW_UP, **STARVED, "dead_units": FOREVER, "saturation": FOREVER}
+REMEDY = "flip the sign of the loss (an optimizer minimises; maximise with loss = -objective)"
+
 
 def gradient_ascent(run: Run) -> Iterator[Claim]:
     negated = run.first("negated_loss")
@@ -65,9 +68,9 @@ def gradient_ascent(run: Run) -> Iterator[Claim]:
         failure_type="optimizer_instability",
         layer_name=None,
         step=skill.steps[lowest],
-        predicts={**BLOW_UP, **STARVED, "dead_units": FOREVER, "saturation": FOREVER},
+        predicts=PREDICTS,
         evidence_for=(grown,),
-        remedy="flip the sign of the loss (an optimizer minimises; maximise with loss = -objective)",
+        remedy=REMEDY,
         summary=f"the loss rises at {rising:.0%} of the steps, from the start on",
         refuted_by="a run with the loss negated that rises as well",
         strength=min(1.0, math.log10(points[-1] / max(points[0], 1e-12))),
@@ -87,9 +90,9 @@ def _negated(run: Run, negated: SemanticEvent) -> Iterator[Claim]:
         failure_type="optimizer_instability",
         layer_name=None,
         step=negated.step,
-        predicts={**BLOW_UP, **STARVED, "dead_units": FOREVER, "saturation": FOREVER, "loss_spike": FOREVER},
+        predicts={**PREDICTS, "loss_spike": FOREVER},
         evidence_for=(negated, *ruined),
-        remedy="flip the sign of the loss (an optimizer minimises; maximise with loss = -objective)",
+        remedy=REMEDY,
         summary=f"backward starts from minus the {negated.metadata.get('loss_kind', 'loss')} loss",
         refuted_by="a loss that falls when the sign is flipped back",
         exact=True,
@@ -111,9 +114,9 @@ def _bottomless(run: Run) -> Iterator[Claim]:
         failure_type="optimizer_instability",
         layer_name=None,
         step=grown.step,
-        predicts={**BLOW_UP, **STARVED, "dead_units": FOREVER, "saturation": FOREVER},
+        predicts=PREDICTS,
         evidence_for=(grown, *lasting(run, "saturated_gradient", "constant_output", since=grown.step)),
-        remedy="flip the sign of the loss (an optimizer minimises; maximise with loss = -objective)",
+        remedy=REMEDY,
         summary=f"the loss falls from {head:.3g} to {tail:.3g} while the gradient grows and keeps its direction",
         refuted_by="a lower bound of the loss below that value",
         strength=UNBOUNDED,

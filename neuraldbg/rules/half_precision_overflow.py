@@ -26,24 +26,19 @@ from collections.abc import Iterator
 from neuraldbg.diagnosis import Claim
 from neuraldbg.events import SemanticEvent
 from neuraldbg.reasoning.outcome import FOREVER, lasting, value
-from neuraldbg.rules._nonfinite import half
+from neuraldbg.rules._nonfinite import SPREADS, half
 from neuraldbg.run import Run
 
 NEAR_LG = -1.0  # decades below the limit; failing runs come within 0.3 of it the step before
 LARGE = 6550.0  # a tenth of float16's largest number
 
-PREDICTS = {
-    "loss_nonfinite": 5,
-    "nonfinite_activation": 50,
-    "nonfinite_gradient": 50,
-    "nonfinite_weight": 50,
-}
+PREDICTS = {"loss_nonfinite": 5, **SPREADS}
 
 
 def half_precision_overflow(run: Run) -> Iterator[Claim]:
     skipped = next(lasting(run, "all_skipped"), None)
     if skipped is not None:
-        yield _no_scale(run, skipped)
+        yield _no_scale(skipped)
     bad = run.first("nonfinite_gradient", "nonfinite_activation")
     if bad is None or bad is not run.first_nonfinite or not half(bad) or not _near(bad):
         return
@@ -62,7 +57,7 @@ def half_precision_overflow(run: Run) -> Iterator[Claim]:
     )
 
 
-def _no_scale(run: Run, skipped: SemanticEvent) -> Claim:
+def _no_scale(skipped: SemanticEvent) -> Claim:
     """The scaler never finds a scale that the gradients fit in."""
     return Claim(
         cause="half_precision_overflow",

@@ -26,17 +26,12 @@ from collections.abc import Iterator
 from neuraldbg.diagnosis import Claim
 from neuraldbg.events import SemanticEvent
 from neuraldbg.reasoning.outcome import lasting, value
-from neuraldbg.rules._nonfinite import half, rounded_away
+from neuraldbg.rules._nonfinite import SPREADS, half, rounded_away
 from neuraldbg.run import Run
 
 SMALLEST = 6e-8  # of float16; anything below rounds to zero
 
-PREDICTS = {
-    "loss_nonfinite": 2,
-    "nonfinite_activation": 50,
-    "nonfinite_gradient": 50,
-    "nonfinite_weight": 50,
-}
+PREDICTS = {"loss_nonfinite": 2, **SPREADS}
 
 
 def half_precision_underflow(run: Run) -> Iterator[Claim]:

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from neuraldbg.diagnosis import Claim
 from neuraldbg.reasoning.outcome import NONFINITE, value
 from neuraldbg.rules._data import joined, where_in_data
+from neuraldbg.rules._nonfinite import SPREADS
 from neuraldbg.run import Run
 
 
@@ -37,7 +38,7 @@ def inf_in_input(run: Run) -> Iterator[Claim]:
         failure_type="data_anomaly",
         layer_name=bad.layer_name,
         step=bad.step,
-        predicts={"loss_nonfinite": 2, "nonfinite_activation": 50, "nonfinite_gradient": 50, "nonfinite_weight": 50},
+        predicts={"loss_nonfinite": 2, **SPREADS},
         evidence_for=(bad, *harm),
         remedy="find the division or logarithm in the preprocessing, and clip or drop such rows",
         summary=joined(f"{count:.0f} value{'s' * (count > 1)} of the batch" if count else "", where_in_data(bad)),

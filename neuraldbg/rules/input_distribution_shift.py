@@ -32,7 +32,7 @@ from neuraldbg.rules._data import joined, where_in_data
 from neuraldbg.run import Run
 
 USUAL_Z = 11.0  # the furthest batch mean in healthy runs
-SOON = 5
+SOON = 5  # steps in which loss, gradient or update have followed, or will not
 APART = 5.0  # spreads between the old mean and the new: hardly a sample lies in both
 WIDER = 10.0  # times as wide or narrow: the same in scale
 

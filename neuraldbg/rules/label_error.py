@@ -28,14 +28,13 @@ from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.events import Phase, SemanticEvent
-from neuraldbg.reasoning.outcome import value
+from neuraldbg.reasoning.outcome import PEAK, value
 from neuraldbg.run import Run, median
 
-USUAL = 1.96  # loss / chance at the highest peak of a healthy run
 ABOVE = 1.3  # loss / chance of a jump that comes back: no guess loses as much, and no lucky batch
 BACK, SPAN, LEVEL = 3, 10, 0.7  # batches of the next ten at this share of the height; a spike of one batch has none
 LEARNT = 0.5  # loss / chance before the jump: the model knew the old labels
-DECADES = 0.7
+DECADES = 0.7  # of the jump, over the losses before
 AFTER = (3, 10)  # steps after the jump
 STAYS = 0.5  # of chance; a spike of the optimizer's own making is over by then
 MOVES = ("rate_jump", "violent_update", "exploding_gradient", "outside_write")
@@ -48,7 +47,7 @@ def label_error(run: Run) -> Iterator[Claim]:
     for jump in run.all("loss_spike"):
         height = value(jump, "over_chance", 0.0)
         if (
-            not (height > USUAL or _comes_back(run, jump))
+            not (height > PEAK or _comes_back(run, jump))
             or value(jump, "decades", 0.0) < DECADES
             or value(jump, "before_over_chance", 0.0) > LEARNT
         ):
@@ -65,7 +64,7 @@ def label_error(run: Run) -> Iterator[Claim]:
             remedy="map all sources to the same class indices and units before joining them",
             summary=f"the loss jumps to {height:.1f} x chance while inputs and rate are as before",
             refuted_by="labels of this step that agree with the model's answers on earlier samples",
-            strength=max(0.0, math.log10(height / USUAL)) + 0.3,
+            strength=max(0.0, math.log10(height / PEAK)) + 0.3,
         )
         return
 

@@ -29,7 +29,7 @@ from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.events import SemanticEvent
-from neuraldbg.reasoning.outcome import BLOW_UP, NONFINITE, STARVED, lasting, not_learning, value
+from neuraldbg.reasoning.outcome import BLOW_UP, NONFINITE, PEAK, STARVED, lasting, not_learning, value
 from neuraldbg.run import Run, median
 
 USUAL_LG = -1.0  # healthy runs update by at most a tenth of the weights in their first steps
@@ -41,7 +41,6 @@ NEARLY_ALL = 0.7  # of a layer's units
 LEARNT = 0.3  # of chance at the end
 REPLACED_LG = -0.15  # seven tenths of the weights are new after one step
 THROWN = 3.0  # times the loss of the untrained model, or of a guess
-USUAL = 1.96  # loss / chance at the highest peak of a healthy run
 AGAIN = 2  # jumps; one may be a single batch
 HALF = 0.5  # of chance: less than half of it has been learned at the end
 TURNS = -0.3  # cosine of successive gradients of an overshoot; runaways of other causes have +0.9
@@ -144,7 +143,7 @@ def _tossed(run: Run, update: SemanticEvent) -> tuple[SemanticEvent, ...]:
     if value(update, "update_lg", 0.0) < REPLACED_LG or update.metadata.get("at_start") is not True:
         return ()
     skill, tail = run.get("skill"), run.get("skill").tail()
-    jumps = tuple(e for e in run.all("loss_spike") if value(e, "over_chance", 0.0) > USUAL)
+    jumps = tuple(e for e in run.all("loss_spike") if value(e, "over_chance", 0.0) > PEAK)
     if len(jumps) >= AGAIN:
         return jumps[:3]
     soon = [v for s, v in skill.points if 0 < s <= HEAD]

@@ -42,6 +42,9 @@ HALF = 0.5  # the same, where the loss falls
 STRENGTH = 0.3  # of a path as long as is allowed
 STRAIGHT = 0.5  # cosine of successive gradients: after a whole run the way down has not turned yet
 
+REMEDY = "raise the learning rate tenfold until the loss falls fast, then take a third of that"
+REFUTED_BY = "a run with ten times the rate that falls no faster"
+
 STARVED_BY = (
     "vanishing_with_depth",
     "zero_gradient",
@@ -80,9 +83,9 @@ def learning_rate_too_low(run: Run) -> Iterator[Claim]:
         step=slow.step,
         predicts={"loss_plateau": 1000},
         evidence_for=(slow,),
-        remedy="raise the learning rate tenfold until the loss falls fast, then take a third of that",
+        remedy=REMEDY,
         summary=f"the loss falls at every step and {left:.0%} of it is left",
-        refuted_by="a run with ten times the rate that falls no faster",
+        refuted_by=REFUTED_BY,
         strength=math.log10(left / LEFT) + 0.3,
     )
 
@@ -126,8 +129,8 @@ def _short_path(run: Run) -> Iterator[Claim]:
         step=short.step,
         predicts={"loss_plateau": FOREVER},
         evidence_for=(short,) if still is None else (short, still),
-        remedy="raise the learning rate tenfold until the loss falls fast, then take a third of that",
+        remedy=REMEDY,
         summary=f"all updates together moved the weights by {path:.2%}",
-        refuted_by="a run with ten times the rate that falls no faster",
+        refuted_by=REFUTED_BY,
         strength=min(1.0, STRENGTH + math.log10(PATH / max(path, 1e-9))),
     )

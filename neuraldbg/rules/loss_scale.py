@@ -24,12 +24,10 @@ import math
 from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
-from neuraldbg.reasoning.outcome import BLOW_UP, NONFINITE, STARVED, adaptive, lasting, value
+from neuraldbg.reasoning.outcome import BLOW_UP, NONFINITE, STARVED, adaptive, lasting, units_die, value
 from neuraldbg.run import Run
 
 MANY = 8  # samples; below that a sum is within a step of the usual search for a rate
-
-HALF, ROSE = 0.5, 0.2  # of a layer's units dead, and dead since the start: healthy layers lose 0.42 at most
 
 PREDICTS = {**BLOW_UP, **STARVED, "loss_spike": 50, "dead_units": 60, "saturation": 60}
 
@@ -42,7 +40,7 @@ def loss_scale(run: Run) -> Iterator[Claim]:
     upset = tuple(run.all("violent_update", "exploding_gradient"))[:2]
     ruined = (
         *lasting(run, *NONFINITE, "loss_diverging", "loss_oscillating", "loss_plateau", "constant_output"),
-        *(e for e in lasting(run, "dead_units") if value(e, "rise", 0.0) > ROSE and value(e, "share", 0.0) > HALF),
+        *filter(units_die, lasting(run, "dead_units")),
     )
     if not upset or not ruined or run.has("rate_jump", "carried_gradient", "target_range"):
         return
@@ -58,6 +56,5 @@ def loss_scale(run: Run) -> Iterator[Claim]:
         if summed.metadata.get("accumulated")
         else f"the loss is a sum over {rows:.0f} values",
         refuted_by="the same run with the mean that ends the same way",
-        exact=False,
         strength=min(1.0, math.log10(rows) / 2),
     )

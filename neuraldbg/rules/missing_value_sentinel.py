@@ -27,7 +27,7 @@ from neuraldbg.reasoning.outcome import BLOW_UP, STARVED, follows, lasting, valu
 from neuraldbg.rules._data import joined, where_in_data
 from neuraldbg.run import Run
 
-SOON = 5
+SOON = 5  # steps in which loss, gradient or update have followed, or will not
 DENSE, SPAN = 5, 8  # batches with the code among so many steps, after a baseline of 15 without one: a new source
 
 PREDICTS = {**BLOW_UP, **STARVED, "loss_spike": SOON, "input_shift": 50, "dead_units": 50, "saturation": 50}

@@ -26,11 +26,12 @@ from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.events import SemanticEvent
-from neuraldbg.reasoning.outcome import BLOW_UP, FOREVER, late_start, loss_ruined, value
+from neuraldbg.reasoning.outcome import ABOVE, BLOW_UP, FOREVER, late_start, loss_ruined, value
 from neuraldbg.rules._nonfinite import PREDICTS, attention_row, divides, first_forward, half, where
 from neuraldbg.run import Run
 
-ABOVE = 3.0  # loss / chance of a jump; healthy runs reach 1.96
+REMEDY = "keep the argument in its range (clamp, logsumexp, softplus), or use an activation that cannot overflow"
+
 AGAIN = 2  # jumps far outside the loss's own noise; a single one may be one batch
 USUAL_LG = 0.6  # decades by which a squared rectifier, the steepest in use, makes its largest value larger
 
@@ -52,7 +53,7 @@ def numerical_op_forward(run: Run) -> Iterator[Claim]:
         step=steep.step if steep else bad.step,
         predicts=PREDICTS,
         evidence_for=(*((steep,) if steep else ()), bad, *run.all("loss_nonfinite")),
-        remedy="keep the argument in its range (clamp, logsumexp, softplus), or use an activation that cannot overflow",
+        remedy=REMEDY,
         summary=where(bad) + f"inputs are finite{_largest(bad)}",
         refuted_by="an input to this module that was not finite before",
         exact=True,
@@ -78,7 +79,7 @@ def _steep(run: Run) -> Iterator[Claim]:
         step=steep.step,
         predicts={**BLOW_UP, "loss_spike": FOREVER, "loss_plateau": FOREVER, "dead_units": FOREVER},
         evidence_for=(steep, *(e for e in harm if e.order >= steep.order)),
-        remedy="keep the argument in its range (clamp, logsumexp, softplus), or use an activation that cannot overflow",
+        remedy=REMEDY,
         summary=f"its largest output is {10**gain:.3g} times its largest input",
         refuted_by="the same training with relu or tanh in its place that ends the same way",
         strength=min(1.0, gain - USUAL_LG),

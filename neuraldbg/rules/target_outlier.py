@@ -26,7 +26,7 @@ from neuraldbg.reasoning.outcome import BLOW_UP, STARVED, follows, lasting, valu
 from neuraldbg.rules._data import joined, where_in_data
 from neuraldbg.run import Run
 
-SOON = 3
+SOON = 3  # steps: the loss jumps in the same one, and the weights are thrown by the next
 
 HARM = {"loss_spike": SOON, "exploding_gradient": SOON, "violent_update": SOON, "dead_units": 20, "loss_nonfinite": 20}
 

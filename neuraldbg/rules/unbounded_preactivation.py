@@ -25,12 +25,11 @@ from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
 from neuraldbg.events import SemanticEvent
-from neuraldbg.reasoning.outcome import lasting, not_learning, value
+from neuraldbg.reasoning.outcome import behind_rectifier, lasting, not_learning, value
 from neuraldbg.run import Run
 
 PINNED = 0.5  # share at the limits; healthy hidden layers have 0.09 at most
 FULL = 0.8  # a single network that learns may fill a layer half; an actor's single output is lost at once
-RECTIFIED = ("relu", "leaky", "other")
 
 PREDICTS = {
     "vanishing_gradient": 500,
@@ -45,8 +44,8 @@ def unbounded_preactivation(run: Run) -> Iterator[Claim]:
     for pinned in lasting(run, "saturation"):
         if value(pinned, "share", 0.0) < PINNED or not _inside(run, pinned):
             continue
-        if pinned.metadata.get("at_start") is True and _first_activation(run, pinned):
-            continue
+        if pinned.metadata.get("at_start") is True and not behind_rectifier(run, pinned.layer_name):
+            continue  # raw inputs reach it, and they are to blame
         if run.first("violent_update", "rate_jump", before=pinned) and len(run.facts.optimizers) < 2:
             continue
         share = value(pinned, "share", 0.0)
@@ -76,12 +75,3 @@ def _inside(run: Run, event: SemanticEvent) -> bool:
     order = run.facts.forward_order
     last = bool(order) and order[-1] == event.layer_name
     return not last or event.metadata.get("function") == "tanh"
-
-
-def _first_activation(run: Run, event: SemanticEvent) -> bool:
-    """Whether no rectifier lies before it: then raw inputs reach it, and they are to blame."""
-    order = run.facts.forward_order
-    if event.layer_name not in order:
-        return True
-    before = (run.facts.module(name) for name in order[: order.index(event.layer_name)])
-    return not any(m is not None and m.activation in RECTIFIED for m in before)

@@ -29,11 +29,10 @@ from collections.abc import Iterator
 from neuraldbg.diagnosis import Claim
 from neuraldbg.events import SemanticEvent
 from neuraldbg.reasoning.mechanism import failure_of
-from neuraldbg.reasoning.outcome import BLOW_UP, NONFINITE, STARVED, lasting, value
+from neuraldbg.reasoning.outcome import ABOVE, BLOW_UP, NONFINITE, STARVED, lasting, value
 from neuraldbg.record import REPLAY_OFF
 from neuraldbg.run import Run
 
-ABOVE = 3.0  # loss / chance of a jump; healthy runs reach 1.96
 SOON = 3  # steps from a write to the weights to the loss that it ruins
 WINDOW = 5  # steps within which an event belongs to the one before it
 
@@ -48,8 +47,7 @@ def unknown(run: Run) -> Iterator[Claim]:
     if written is not None and (harm := _harm(run, written)):
         yield _written(run, written, harm)
         return
-    ends = tuple(lasting(run, "nan_input", "inf_input", *NONFINITE, "loss_diverging"))
-    ends = tuple(e for e in ends if e.symptom not in ("nan_input", "inf_input")) or _jumps(run)
+    ends = tuple(lasting(run, *NONFINITE, "loss_diverging")) or _jumps(run)
     if ends:
         yield _claim(run, ends[0], ends, outcome=True)
         return

@@ -35,6 +35,7 @@ from neuraldbg.reasoning.outcome import (
     LONG_ENOUGH,
     NONFINITE,
     STARVED,
+    behind_rectifier,
     lasting,
     not_learning,
     value,
@@ -43,13 +44,14 @@ from neuraldbg.run import Run
 
 PINNED = 0.7  # of the first bounded layer at its limits before any update; healthy hidden layers have 0.09
 OFFSET = 7.5  # mean / deviation; a healthy run with dead units has 5.3, failing ones 10 to 14
-DEAD = 0.3
+DEAD = 0.3  # of a layer's units before any update; healthy layers have 0.42, but not at such an offset
 GATES_LG = 2.0  # decades: gates of a recurrent layer saturate at inputs of about ten
 HUGE_LG = 4.0  # of the targets; the loss of such a regression cannot move in any usual number of steps
 OVERSHOT = 5.0  # times chance before any update; weights of the usual size on scaled inputs start near 1
 FAR = 10.0  # times chance: from there a loss that has not come to half of chance has only undone its start
 UNLEARNT = 0.5  # of chance at the end
 HALF = 0.5  # of a layer's units; healthy layers have 0.42 at most
+SOON = 20  # steps to the first large update of a runaway that the inputs make
 FIRST = 10  # steps in which gradients of that size throw the weights
 FLOOD = 0.5  # strength: the targets are seen exactly, their doing is inferred
 RAW_LG = 1.5  # of the inputs, for a runaway to be theirs
@@ -77,7 +79,7 @@ def unnormalised_inputs(run: Run) -> Iterator[Claim]:
         _saturated(run, raw)
         or _dead(run, raw)
         or _gates(run, raw)
-        or _stuck(run, raw, target)
+        or _stuck(run, target)
         or _runaway(run, raw)
         or _overshot(run, raw)
         or _flooded(run, target)
@@ -115,7 +117,7 @@ def _saturated(run: Run, raw: SemanticEvent | None) -> Found | None:
             raw is None
             or share < PINNED
             or pinned.metadata.get("at_start") is not True
-            or _behind_rectifier(run, pinned)
+            or behind_rectifier(run, pinned.layer_name)
         ):
             continue
         if pinned.metadata.get("position") != "output":
@@ -126,14 +128,6 @@ def _saturated(run: Run, raw: SemanticEvent | None) -> Found | None:
                 (pinned, *lasting(run, "loss_plateau")),
             )
     return None
-
-
-def _behind_rectifier(run: Run, event: SemanticEvent) -> bool:
-    order = run.facts.forward_order
-    if event.layer_name not in order:
-        return False
-    before = (run.facts.module(name) for name in order[: order.index(event.layer_name)])
-    return any(m is not None and m.activation in ("relu", "leaky", "other") for m in before)
 
 
 def _dead(run: Run, raw: SemanticEvent | None) -> Found | None:
@@ -152,12 +146,12 @@ def _gates(run: Run, raw: SemanticEvent | None) -> Found | None:
         return None
     rms = value(raw, "rms_lg", 0.0)
     skill = run.skill
-    if rms > GATES_LG and (not_learning(run) or (skill is not None and skill > 0.5)):
+    if rms > GATES_LG and (not_learning(run) or (skill is not None and skill > UNLEARNT)):
         return "saturated_activations", recurrent.name, (rms - GATES_LG) / 2, tuple(lasting(run, "loss_plateau"))
     return None
 
 
-def _stuck(run: Run, raw: SemanticEvent | None, target: SemanticEvent | None) -> Found | None:
+def _stuck(run: Run, target: SemanticEvent | None) -> Found | None:
     """A loss that does not move at targets of huge size."""
     if target is None or value(target, "rms_lg", 0.0) < HUGE_LG:
         return None
@@ -170,7 +164,7 @@ def _runaway(run: Run, raw: SemanticEvent | None) -> Found | None:
         return None
     update = run.first("violent_update", "exploding_gradient")
     ruined = tuple(lasting(run, *NONFINITE, "loss_diverging"))
-    if update is None or update.step > 20 or not ruined or run.has("rate_jump", "carried_gradient"):
+    if update is None or update.step > SOON or not ruined or run.has("rate_jump", "carried_gradient"):
         return None
     return "exploding_gradients", None, (value(raw, "rms_lg", RAW_LG) - RAW_LG) / 2, (update, *ruined)
 
