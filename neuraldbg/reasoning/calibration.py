@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
-UNCALIBRATED_CEILING = 0.5
+UNCALIBRATED_CEILING = 0.5  # nobody has counted how often it is right: no surer than a coin
 NOTE = (1.0, -1.5)  # the prior: no labelled run says how often a note, which claims no failure, is right
 
 
@@ -49,6 +49,7 @@ class Calibration:
 
 
 def parse(data: Mapping[str, Any]) -> Calibration:
+    """The content of calibration.json. Raises KeyError where `source`, `causes` or `fallback` is missing."""
     return Calibration(
         source=str(data["source"]),
         causes={cause: (float(entry["a"]), float(entry["b"])) for cause, entry in data["causes"].items()},

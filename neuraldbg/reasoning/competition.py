@@ -54,9 +54,9 @@ def place(claim: Claim) -> tuple[int, int]:
 
 
 def rank(claim: Claim) -> tuple[float, int, float, int]:
+    """What claims are sorted by: step, with a handicap for statistical ones, phase, margin, evidence."""
     step, phase = place(claim)
-    margin = rank_margin(claim)
-    return step + (0 if claim.exact else CLEARLY_EARLIER + 0.5), phase, -margin, -len(claim.evidence_for)
+    return step + (0 if claim.exact else CLEARLY_EARLIER + 0.5), phase, -margin(claim), -len(claim.evidence_for)
 
 
 def explains(one: Claim, other: Claim) -> bool:
@@ -88,15 +88,17 @@ def came(claim: Claim, run: Run) -> tuple[tuple[SemanticEvent, ...], tuple[str, 
 
 
 def score(claim: Claim, hits: Sequence[SemanticEvent], missing: Sequence[str], bare: bool, rival: bool) -> float:
-    total = EXACT if claim.exact else STATISTICAL + max(0.0, min(1.0, rank_margin(claim)))
-    total += PER_HIT * min(MOST_HITS, len({(e.symptom) for e in hits}))
+    """How strongly a claim stands. bare: an earlier cause explains all of it but its root; rival: see `RIVAL`."""
+    total = EXACT if claim.exact else STATISTICAL + max(0.0, min(1.0, margin(claim)))
+    total += PER_HIT * min(MOST_HITS, len({e.symptom for e in hits}))
     total -= PER_MISS * min(MOST_MISSES, len(missing))
     total -= NOTHING_CAME if missing and not hits else 0.0
     total -= PER_AGAINST * len(claim.evidence_against)
     return total - (LEFT_BARE if bare else 0.0) - (RIVAL if rival else 0.0)
 
 
-def rank_margin(claim: Claim) -> float:
+def margin(claim: Claim) -> float:
+    """By how much a statistical rule was met, as it says itself."""
     return claim.strength if claim.strength is not None else UNKNOWN_STRENGTH
 
 

@@ -18,6 +18,7 @@ from neuraldbg.settings import Settings, make
 from neuraldbg.switch import strict
 
 MOST_LINKS = 8  # of a chain in words
+# Of failure types that name a state: only an event that entered it opens their sentence.
 STATES = {
     "vanishing_gradients": "vanishing",
     "exploding_gradients": "exploding",

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 from neuraldbg.diagnosis import FAILURE_TYPES, CausalHypothesis, Diagnosis, Hypotheses, Verdict
 from neuraldbg.events import EventType, SemanticEvent
-from neuraldbg.reasoning.couplings import couplings
 from neuraldbg.reasoning.graph import condensed, label, link
 from neuraldbg.reasoning.mechanism import failure_of
 
-__all__ = ["chain", "collapse", "couplings", "explain", "get_hypotheses", "root_causes"]
+__all__ = ["chain", "collapse", "explain", "get_hypotheses", "root_causes"]
 
 EVENT_TYPES = tuple(str(e) for e in EventType)
+# Steps that a link spans: `coupling_window` as it is by default, for a diagnosis does not carry its settings.
+WINDOW = 5
 
 
 def _known(name: str, names: Sequence[str]) -> str:
@@ -32,7 +33,10 @@ def _passes(hypothesis: CausalHypothesis, name: str) -> bool:
 
 
 def explain(diagnosis: Diagnosis, failure_type: str | None = None) -> Hypotheses:
-    """On a failed run all hypotheses, best first; with a type, those of it or whose chain passes it."""
+    """On a failed run all hypotheses, best first; with a type, those of it or whose chain passes it.
+
+    Raises ValueError for a type that is none, of a failure or an event.
+    """
     name = None if failure_type is None else _known(failure_type, (*FAILURE_TYPES, *EVENT_TYPES))
     if diagnosis.verdict is not Verdict.FAILED:
         return Hypotheses((), _state(diagnosis))
@@ -67,7 +71,10 @@ def root_causes(diagnosis: Diagnosis) -> list[SemanticEvent]:
 
 
 def chain(diagnosis: Diagnosis, failure_type: str) -> list[str]:
-    """The chain to that failure, cause first; empty where nothing of the kind happened."""
+    """The chain to that failure, cause first; empty where nothing of the kind happened.
+
+    Raises ValueError for a type that is none, of a failure or an event.
+    """
     name = _known(failure_type, (*FAILURE_TYPES, *EVENT_TYPES))
     for hypothesis in _standing(diagnosis):
         steps = list(hypothesis.causal_chain)
@@ -88,7 +95,7 @@ def _chain_of_events(diagnosis: Diagnosis, name: str) -> list[str]:
     at = next((i for i, e in enumerate(events) if name in (failure_of(e), str(e.event_type))), None)
     if at is None:
         return []
-    linked, path = link(events, diagnosis.facts, 5), [at]
+    linked, path = link(events, diagnosis.facts, WINDOW), [at]
     while before := sorted(linked.predecessors(path[0])):
         path.insert(0, before[0])
     return [label(events[i]) for i in path]

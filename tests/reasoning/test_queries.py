@@ -6,7 +6,8 @@ import pytest
 
 from neuraldbg.events import observed, recovered
 from neuraldbg.reasoning import diagnose
-from neuraldbg.reasoning.queries import chain, collapse, couplings, explain, get_hypotheses, root_causes
+from neuraldbg.reasoning.couplings import couplings
+from neuraldbg.reasoning.queries import chain, collapse, explain, get_hypotheses, root_causes
 from neuraldbg.record import RunFacts
 from neuraldbg.testing import facts, module, run
 
