@@ -36,7 +36,7 @@ OUT = ROOT / "benchmarks" / "out" / "accuracy.json"
 PAGE = ROOT / "docs" / "benchmarks" / "accuracy.md"
 PICTURE = ROOT / "docs" / "images" / "reliability.svg"
 SHORT = 30  # faulty and healthy runs each
-EVENTS = 8
+EVENTS = 8  # of a wrong run that are shown
 
 
 def run(job: corpus.Job) -> Row:
@@ -77,15 +77,12 @@ def run(job: corpus.Job) -> Row:
 
 
 def chosen(args: argparse.Namespace) -> list[corpus.Job]:
+    """The runs that the command line asks for, as many faulty as healthy ones where it asks for a part."""
     half = SHORT if args.short else args.limit
     split = None if args.split == "all" else args.split
     kinds = (args.kind,) if args.kind else ("faulty", "healthy")
-    found = []
-    for kind in kinds:
-        jobs = [j for j in corpus.runs(split, kind) if args.only in j.name]
-        count = len(jobs) if half is None else min(half, len(jobs))
-        found += [jobs[k * len(jobs) // count] for k in range(count)]
-    return found
+    named = [[j for j in corpus.runs(split, kind) if args.only in j.name] for kind in kinds]
+    return [job for jobs in named for job in corpus.evenly(jobs, half)]
 
 
 def told(row: Row) -> str:

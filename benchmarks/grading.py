@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 SLACK = 2  # steps by which an onset may miss its window
-BINS = 10
+BINS = 10  # of confidence, in the reliability diagram and the calibration error
 
 
 @dataclass(frozen=True)
@@ -168,6 +168,8 @@ def claims(rows: Iterable[Row]) -> list[tuple[float, bool]]:
 
 @dataclass(frozen=True)
 class Bin:
+    """One tenth of the confidences: their mean, how often the cause was right, and of how many runs."""
+
     said: float
     right: float
     count: int

@@ -12,6 +12,7 @@ does the cost of a step grow in proportion to the number of modules (10 to 1,000
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import gc
 import json
@@ -46,10 +47,10 @@ from neuraldbg.trace import Trace
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks" / "memory.md"
-MODULES = 1000
+MODULES = 1000  # of the model whose statistics are weighed
 TRACE_SECONDS = 75.0  # of feeding the trace, twice; then the rest is extrapolated
 COUNTS = (10, 30, 100, 300, 1000)
-LIMIT_MB = 64
+LIMIT_MB = 64  # what the design allows for all statistics
 
 
 def resident() -> float:
@@ -62,8 +63,6 @@ def resident() -> float:
 
 def long_run(steps: int, watched: bool) -> list[tuple[int, float]]:
     """A small model trained for long: (step, resident MB) at ten places."""
-    import contextlib
-
     import torch
     from torch import nn
 

@@ -46,7 +46,7 @@ READY = 90  # seconds for a side's first step, compilation included
 DEAR = 1.5  # times bare: such a side takes every fourth round, or it would eat the time of all
 WIDTHS = (16, 32, 64, 128, 256, 512, 768)
 GOAL = (1.02, 1.05)  # median, 95th percentile
-SAME_STEPS = 10
+SAME_STEPS = 10  # of each training that are compared bit by bit
 
 
 def measure(training_of: Any, names: Sequence[str], seconds: float) -> dict[str, Any]:

@@ -26,9 +26,9 @@ from benchmarks.corpus.healthy import VARIANTS
 from benchmarks.corpus.plan import HEALTHY, Label, Options, Plan, Program, Record, Switch
 from benchmarks.corpus.programs import PROGRAMS
 
-__all__ = ["FAULTS", "HEALTHY", "PROGRAMS", "VARIANTS", "VERSION", "Job", "Label", "build", "plan_of", "runs"]
+__all__ = ["FAULTS", "HEALTHY", "PROGRAMS", "VARIANTS", "VERSION", "Job", "Label", "build", "evenly", "plan_of", "runs"]
 
-VERSION = 2
+VERSION = 2  # of programs, switches and seeds; figures of two versions cannot be compared
 ACCEPTED = Path(__file__).with_name("accepted.json")
 
 
@@ -53,6 +53,7 @@ class Job:
 
 
 def switches(fault: str | None, variant: str) -> list[Switch]:
+    """Those of a fault (several joined by "+"), or that of a healthy variant."""
     return [FAULTS[name] for name in fault.split("+")] if fault else [VARIANTS[variant]]
 
 
@@ -86,6 +87,7 @@ def build(job: Job) -> tuple[dict[str, nn.Module], Callable[[Record], None]]:
 
 
 def fitting(program: Program, faulty: bool) -> list[Switch]:
+    """Faults, or healthy variants, that this program can have."""
     return [s for s in (FAULTS if faulty else VARIANTS).values() if s.fits(program)]
 
 
@@ -96,8 +98,17 @@ def _job(row: dict[str, Any]) -> Job:
     return Job(row["program"], row["fault"], row["strength"], row["seed"], label, row["variant"])
 
 
+def evenly(jobs: list[Job], limit: int | None) -> list[Job]:
+    """At most so many of them, spread over all."""
+    count = len(jobs) if limit is None else min(limit, len(jobs))
+    return [jobs[k * len(jobs) // count] for k in range(count)]
+
+
 def runs(split: str | None = None, kind: str | None = None, limit: int | None = None) -> list[Job]:
-    """The corpus' jobs, spread evenly where there is a limit. split: fit, check or test; kind: faulty or healthy."""
+    """The corpus' jobs, spread evenly where there is a limit. split: fit, check or test; kind: faulty or healthy.
+
+    Raises ValueError for another split or kind.
+    """
     if split not in (None, "fit", "check", "test"):
         raise ValueError(f"split {split!r} is unknown; use fit, check, test or None for all")
     if kind not in (None, "faulty", "healthy"):
@@ -108,6 +119,4 @@ def runs(split: str | None = None, kind: str | None = None, limit: int | None = 
         for j in jobs
         if (split is None or j.split == split) and (kind is None or j.label.healthy == (kind == "healthy"))
     ]
-    if limit is None or limit >= len(found):
-        return found
-    return [found[k * len(found) // limit] for k in range(limit)]
+    return evenly(found, limit)

@@ -29,7 +29,8 @@ HIGHER = 1.3  # times the twin's last loss, and
 LOST = 0.25  # of the way that the twin's loss came down
 JUMP = 3.0  # times the first loss, at some later time
 DEAD = 0.4  # more of a layer's units silent than in the twin
-SECONDS = 4.0  # a run that takes longer bare, on a busy machine, is left out
+
+OTHER = 20.0  # times the twin's first loss: another loss, or another scale, says nothing
 
 HEALTHY_SEEDS = {"fit": (10,), "check": (10,), "test": (10, 11)}
 PAIRS = (
@@ -79,6 +80,7 @@ def _silent(plan: Plan) -> float:
 
 
 def measure(plan: Plan) -> Outcome:
+    """Train it, bare, and look at what became of it."""
     start = time.perf_counter()
     before = [p.detach().clone() for p in plan.parameters()]
     trainable = [p.requires_grad for p in plan.parameters()]
@@ -106,7 +108,7 @@ def harm(plan: Plan, bad: Outcome, good: Outcome) -> list[str]:
         found.append("score")
     if bad.finite:
         lift = max((HIGHER - 1) * abs(good.last), LOST * abs(good.first - good.last))
-        same_loss = abs(bad.first) < 20 * abs(good.first)  # another loss, or another scale, says nothing
+        same_loss = abs(bad.first) < OTHER * abs(good.first)
         if same_loss and bad.last > good.last + lift:
             found.append("loss")
         if max(bad.losses[5:]) > JUMP * max(abs(bad.first), 1e-6) and max(good.losses[5:]) < good.first * JUMP:
@@ -146,6 +148,7 @@ def _rounded(value: float) -> float | None:
 
 
 def candidates(programs: Sequence[str]) -> list[tuple[str, str | None, int, int, str]]:
+    """(program, fault or None, strength, seed, variant) of all that switches can make of these programs."""
     out: list[tuple[str, str | None, int, int, str]] = []
     for name in programs:
         program = corpus.PROGRAMS[name]

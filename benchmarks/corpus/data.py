@@ -6,10 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-HELD = 256
+HELD = 256  # rows that a score is taken on
 
 
 def generator(seed: int) -> torch.Generator:
+    """Apart from the seeds that programs start their weights from."""
     return torch.Generator().manual_seed(9000 + seed)
 
 

@@ -233,7 +233,6 @@ def _acts(kind: type[nn.Module]) -> Any:
     return options
 
 
-_HEAD = frozenset({"head"})
 _ADAM = frozenset({"adam", "head", "-bootstraps"})
 _ONE_LOSS = frozenset({"-adversarial", "-actor", "-graph"})
 _ROWS = _ONE_LOSS | {"-pairs"}

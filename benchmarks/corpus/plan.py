@@ -14,18 +14,6 @@ Batch = tuple[tuple[Tensor, ...], Tensor]
 Loop = Callable[["Plan", Record], None]
 
 
-FAILURES = frozenset(
-    {
-        "vanishing_gradients",
-        "exploding_gradients",
-        "dead_neurons",
-        "saturated_activations",
-        "optimizer_instability",
-        "data_anomaly",
-    }
-)
-
-
 @dataclass(frozen=True)
 class Label:
     """What a diagnosis should say. Several causes or failures mean that each of them is right.
@@ -76,8 +64,12 @@ class Plan:
     """One training, ready to run; switches edit it. Only `train` runs it.
 
     models: what is watched. x, y: the data, rows first; held_x, held_y: held out. chance and good: the score of a
-    guess, and what a healthy run reaches at least. floats: which inputs are floating point. hidden, acts: names of
-    weight layers before the head and of their activations, in forward order; head: name of the output layer.
+    guess, and what a healthy run reaches at least. hidden, acts: names of weight layers before the head and of their
+    activations, in forward order; head: name of the output layer. size: rows of a batch; micro: batches that are
+    accumulated in a step. forward, loop: in the place of the only model's call and of `loops.supervised`. weight: what
+    the loss is multiplied by at a step; clears: whether gradients are cleared at it; rates: factors of the rate.
+    inputs, targets, batches: what happens to each batch; before, after: what happens around a step. owned: what the
+    optimizer is given (None: all). info: what only some programs and their faults know.
     clip: limit of the gradient's norm; clipped: the parameters that are given to it (None: all).
     """
 

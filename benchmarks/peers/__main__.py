@@ -45,12 +45,7 @@ a cause is right if the tool's first serious finding (else its first one) names 
 
 
 def chosen(limit: int | None) -> list[corpus.Job]:
-    found = []
-    for kind in ("faulty", "healthy"):
-        jobs = list(corpus.runs("test", kind))
-        count = len(jobs) if limit is None else min(limit, len(jobs))
-        found += [jobs[k * len(jobs) // count] for k in range(count)]
-    return found
+    return [*corpus.runs("test", "faulty", limit), *corpus.runs("test", "healthy", limit)]
 
 
 def run(name: str, job: corpus.Job) -> dict[str, Any]:

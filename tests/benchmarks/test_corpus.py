@@ -9,8 +9,9 @@ import warnings
 import pytest
 
 from benchmarks import corpus
-from benchmarks.corpus.plan import FAILURES, Label
+from benchmarks.corpus.plan import Label
 from neuraldbg import NeuralDbg
+from neuraldbg.diagnosis import FAILURE_TYPES
 
 SPLIT = {
     "fit": "actor_critic autoencoder bandit cnn encoder gan lstm mlp_classes q_values recommender rnn_relu sizes sorter"
@@ -127,7 +128,7 @@ def well_formed(label: Label) -> bool:
     if label.healthy:
         return label == corpus.HEALTHY
     first, last = label.onset or (-1, -1)
-    return 0 <= first <= last and bool(label.failures) and set(label.failures) <= FAILURES
+    return 0 <= first <= last and bool(label.failures) and set(label.failures) <= set(FAILURE_TYPES)
 
 
 def test_a_label_with_an_invented_failure_is_not_well_formed() -> None:

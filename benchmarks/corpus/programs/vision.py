@@ -157,7 +157,7 @@ def autoencoder(o: Options) -> Plan:
 
 
 class Vae(nn.Module):
-    """Encoder to mean and log-variance, decoder to a mean; with "own_scale" also a learned scale of the output."""
+    """Encoder to mean and log-variance, decoder to a mean."""
 
     def __init__(self, o: Options) -> None:
         super().__init__()
@@ -166,7 +166,6 @@ class Vae(nn.Module):
         self.back = nn.Sequential(nn.Linear(4, 40), o.activation(nn.Tanh))
         self.image = nn.Linear(40, 20)
         self.out = nn.Sequential(*o.last())
-        self.log_scale = nn.Parameter(torch.zeros(())) if o.has("own_scale") else None
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         h = self.body(x)
