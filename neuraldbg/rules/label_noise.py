@@ -29,7 +29,7 @@ from neuraldbg.rules.batch_too_small import batch_too_small
 from neuraldbg.rules.model_too_small import model_too_small
 from neuraldbg.run import Run
 
-CLASSES = ("nll", "bce", "bce_with_logits", "cross_entropy")
+CLASSES = ("nll", "bce", "bce_with_logits")
 STRENGTH = 0.0  # the weakest of the notes: it is what is left
 
 

@@ -63,7 +63,7 @@ def net() -> RunFacts:
         ),
         optimizers=(optimizer("AdamW", 1e-3, weight_decay=0.01, eps=1e-8),),
         structure=("norm", "recurrent", "attention"),
-        loss_kind="cross_entropy",
+        loss_kind="nll",
     )
 
 
@@ -106,9 +106,7 @@ def healthy(known: RunFacts, steps: int = 60) -> list[StepRecord]:
                 )
                 for i, p in enumerate(known.parameters)
             },
-            loss_stats=loss_stats(
-                "cross_entropy", reduction="mean", value=loss, chance=2.3, target_low=0.0, target_high=9.0
-            ),
+            loss_stats=loss_stats("nll", reduction="mean", value=loss, chance=2.3, target_low=0.0, target_high=9.0),
             skipped=k == 5,
             group_gradients=(None if k == 5 else gradient,),
             cosine=0.3 * math.sin(k),

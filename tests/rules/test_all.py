@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import neuraldbg.rules
-from neuraldbg.events import SemanticEvent, observed, recovered
+from neuraldbg.events import SYMPTOMS, SemanticEvent, observed, recovered
 from neuraldbg.reasoning import rules
 from neuraldbg.reasoning.calibration import load
 from neuraldbg.run import Run
@@ -38,7 +38,7 @@ def healthy() -> Run:
             module("fc2", 2, position="output"),
             optimizers=(optimizer("Adagrad", 0.01),),
             parameters=(parameter("fc1.weight"), parameter("fc2.weight")),
-            loss_kind="cross_entropy",
+            loss_kind="nll",
         ),
         series={"loss": [2.3 * 0.95**i for i in range(100)], "skill": [0.95**i for i in range(100)]},
     )
@@ -69,8 +69,6 @@ def test_it_is_silent_on_a_healthy_run(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_survives_events_without_any_measurement(name: str) -> None:
-    from neuraldbg.events import SYMPTOMS
-
     bare = [
         SemanticEvent(kind.event_type, "layer", step, "healthy", str(kind.to_state), symptom=symptom)
         for step, (symptom, kind) in enumerate(SYMPTOMS.items())
@@ -81,8 +79,6 @@ def test_it_survives_events_without_any_measurement(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_survives_measurements_that_are_no_numbers(name: str) -> None:
-    from neuraldbg.events import SYMPTOMS
-
     odd = [observed(s, 3, "layer", share="much", at_start=None, update_lg="?", z=None, offset=[]) for s in SYMPTOMS]
     for claim in rule(name)(run(*odd)):
         assert claim.cause == name

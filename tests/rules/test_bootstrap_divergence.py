@@ -36,7 +36,7 @@ def test_large_updates_before_the_gradient_are_the_rates_doing() -> None:
 
 
 def test_a_classifier_has_no_targets_of_its_own() -> None:
-    silent(run(grown(), END, facts=facts(loss_kind="cross_entropy")))
+    silent(run(grown(), END, facts=facts(loss_kind="nll")))
 
 
 def test_targets_that_run_away_after_a_quiet_start() -> None:

@@ -10,7 +10,7 @@ silent = partial(check_silent, gradient_ascent)
 explains = partial(check_explains, gradient_ascent)
 
 GROWN = observed("loss_diverging", 5, growth_lg=1.5, cosine=0.9)
-ENTROPY = facts(loss_kind="cross_entropy", optimizers=(optimizer(),))
+ENTROPY = facts(loss_kind="nll", optimizers=(optimizer(),))
 RISING = [1.0 * 1.05**i for i in range(60)]
 NEGATED = observed("negated_loss", 0, loss_kind="mse")
 LATER = observed("negated_loss", 30, loss_kind="mse")

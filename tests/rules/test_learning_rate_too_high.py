@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from neuraldbg.events import SemanticEvent
+from neuraldbg.events import SemanticEvent, recovered
 from neuraldbg.rules.learning_rate_too_high import learning_rate_too_high
 from neuraldbg.testing import check_explains, check_silent, facts, observed, optimizer, run
 
@@ -32,8 +32,6 @@ def test_a_late_update_after_a_growing_gradient_is_a_symptom() -> None:
 
 
 def test_a_plateau_that_ended_is_nothing() -> None:
-    from neuraldbg.events import recovered
-
     plateau = observed("loss_plateau", 2, skill=1.0)
     silent(run(LARGE, plateau, recovered(plateau, 40)))
 
