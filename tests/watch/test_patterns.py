@@ -17,66 +17,14 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset
 
 from neuraldbg import NeuralDbg
+from tests.watch.patterns import Plain, batch, close, close_dict, gradients, net, rms, train
+from tests.watch.sessions import hooks_of
 
 
 @pytest.fixture(autouse=True)
 def _seed():
     torch.set_num_threads(1)
     torch.manual_seed(0)
-
-
-def net():
-    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
-
-
-def batch(rows=6):
-    return torch.randn(rows, 4)
-
-
-def train(model, steps=4, called=None, opt=None, before=None):
-    """A plain loop; gives the RMS of every gradient at each step."""
-    called = called or model
-    opt = opt or torch.optim.SGD(model.parameters(), lr=0.05)
-    seen = []
-    for _ in range(steps):
-        if before is not None:
-            before()
-        opt.zero_grad()
-        called(batch()).square().mean().backward()
-        seen.append({n: rms(p.grad) for n, p in model.named_parameters() if p.grad is not None})
-        opt.step()
-    return seen
-
-
-def rms(x):
-    x = x.coalesce().values() if x.is_sparse else x
-    return x.detach().double().square().mean().sqrt().item()
-
-
-def gradients(record):
-    return {n: p.gradient for n, p in record.parameters.items() if p.gradient is not None}
-
-
-def close(a, b):
-    return a == pytest.approx(b, rel=1e-4)
-
-
-def hooks_of(model):
-    parts = sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
-    return parts + sum(len(p._post_accumulate_grad_hooks or ()) for p in model.parameters())
-
-
-class Plain(nn.Module):
-    """Any forward over named parts."""
-
-    def __init__(self, forward, **parts):
-        super().__init__()
-        self.run = forward
-        for name, part in parts.items():
-            setattr(self, name, part)
-
-    def forward(self, *args):
-        return self.run(self, *args)
 
 
 # -- torch.compile ----------------------------------------------------------------------------------------------------
@@ -140,10 +88,6 @@ def test_row_09_parameter_hooks_under_compile_fire_also_when_added_late(compiled
     with dbg:
         by_hand = train(model, called=called)
     assert [gradients(r) for r in records] == [close_dict(g) for g in by_hand]
-
-
-def close_dict(values):
-    return {name: pytest.approx(value, rel=1e-4) for name, value in values.items()}
 
 
 def test_row_10_no_global_module_hook_is_used():
