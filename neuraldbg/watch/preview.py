@@ -29,7 +29,7 @@ def load(target: str) -> nn.Module:
     found: Any = _module(place)
     for part in name.split("."):
         if not hasattr(found, part):
-            raise ValueError(f"{place} has no {part!r}")
+            raise ValueError(f"{place} has no {part!r}; name a model, or a function that makes one, at its top level")
         found = getattr(found, part)
     if not isinstance(found, nn.Module) and callable(found):
         try:
@@ -37,7 +37,7 @@ def load(target: str) -> nn.Module:
         except Exception as error:
             raise ValueError(f"{name}() does not make a model: {error}; name a function without arguments") from error
     if not isinstance(found, nn.Module):
-        raise ValueError(f"{target} is no torch.nn.Module but {type(found).__name__}")
+        raise ValueError(f"{target} is no torch.nn.Module but {type(found).__name__}; name a model, or what makes one")
     return found
 
 
@@ -49,7 +49,7 @@ def _module(place: str) -> Any:
             return importlib.import_module(place)
         spec = importlib.util.spec_from_file_location(Path(place).stem, place)
         if spec is None or spec.loader is None or not Path(place).is_file():
-            raise ValueError(f"there is no file {place}")
+            raise ValueError(f"there is no file {place}; give its path from here, {Path.cwd()}")
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)

@@ -35,10 +35,10 @@ def _file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     ("target", "said"),
     [
         ("nets_here.py", "names no model; give package.module:name"),
-        ("gone.py:model", "there is no file gone.py"),
+        ("gone.py:model", "there is no file gone.py; give its path from here"),
         ("no_such_package_here:model", "does not import: ModuleNotFoundError"),
-        ("nets_here.py:absent", "nets_here.py has no 'absent'"),
-        ("nets_here.py:Words", "is no torch.nn.Module but str"),
+        ("nets_here.py:absent", "nets_here.py has no 'absent'; name a model"),
+        ("nets_here.py:Words", "is no torch.nn.Module but str; name a model"),
         ("nets_here.py:broken", "does not make a model.*name a function without arguments"),
     ],
 )
