@@ -63,6 +63,7 @@ class DataHealth(_Text):
     UNSCALED = "unscaled"
 
 
+LISTED = 8  # names (of samples, features, parameters) that an event holds at most: a hint, no inventory
 HEALTHY_STATES = frozenset({"healthy", "normal", "stable"})
 
 NORMAL_STATE: Mapping[EventType, _Text] = MappingProxyType(

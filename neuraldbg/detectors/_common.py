@@ -7,10 +7,10 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from neuraldbg.events import LISTED
 from neuraldbg.record import InputStats, LayerStats, ModuleFacts, ParameterFacts, RunFacts, StepRecord
 
 FLOOR = 1e-30  # below any float32 statistic that is not zero
-LISTED = 8  # names (of samples, features, parameters) that an event holds at most: a hint, no inventory
 WINDOW = 40  # steps that are remembered: the longest window that units are counted over (WINDOW_STEPS of the watcher)
 
 LAST = 10**9  # in the place of a module that has not run, behind all that have

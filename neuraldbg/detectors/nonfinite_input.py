@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from neuraldbg.detectors._common import LISTED, batch_of
-from neuraldbg.events import SemanticEvent, observed
+from neuraldbg.detectors._common import batch_of
+from neuraldbg.events import LISTED, SemanticEvent, observed
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from neuraldbg.detectors._common import LISTED
-from neuraldbg.events import SemanticEvent, observed
+from neuraldbg.events import LISTED, SemanticEvent, observed
 from neuraldbg.record import ParameterFacts, ParameterStats, RunFacts, StepRecord
 from neuraldbg.run import median
 from neuraldbg.settings import Settings

@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from neuraldbg.detectors._common import LISTED, clean, lg
-from neuraldbg.events import SemanticEvent, observed, recovered
+from neuraldbg.detectors._common import clean, lg
+from neuraldbg.events import LISTED, SemanticEvent, observed, recovered
 from neuraldbg.record import ParameterFacts, ParameterStats, RunFacts, StepRecord
 from neuraldbg.run import median
 from neuraldbg.settings import Settings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from neuraldbg.detectors._common import LISTED, clean
-from neuraldbg.events import SemanticEvent, observed, recovered
+from neuraldbg.detectors._common import clean
+from neuraldbg.events import LISTED, SemanticEvent, observed, recovered
 from neuraldbg.record import RunFacts, StepRecord
 from neuraldbg.settings import Settings
 

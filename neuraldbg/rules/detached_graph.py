@@ -25,11 +25,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from neuraldbg.diagnosis import Claim
-from neuraldbg.events import SemanticEvent
+from neuraldbg.events import LISTED, SemanticEvent
 from neuraldbg.reasoning.outcome import after, lasting, not_learning, value
 from neuraldbg.run import Run
 
-LISTED = 8  # parameters that the event names at most
 CHECKPOINT = "checkpoint(..., use_reentrant=False), or model.enable_input_require_grads(); or remove the no_grad()"
 LARGE = 0.02  # share of the parameters; a bias or a gate that a branch leaves out is less
 
