@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from neuraldbg.diagnosis import CausalHypothesis, Claim, Verdict
+from neuraldbg.events import SemanticEvent
 from neuraldbg.reasoning.outcome import NONFINITE, lasting, value
 from neuraldbg.run import Run
 
@@ -40,6 +41,19 @@ def saw_nothing(run: Run) -> bool:
     return not (run.steps or run.events or any(map(len, run.series.values())))
 
 
+def harmful(run: Run) -> tuple[SemanticEvent, ...]:
+    """What lasts and is wrong, whether or not it has hurt."""
+    game = len(run.facts.optimizers) > 1  # the losses of players that learn need not fall
+    found = [
+        e
+        for e in lasting(run, *HARMFUL)
+        if not e.metadata.get("absolute")  # a constant hurts nobody
+        and not (game and e.symptom == "loss_plateau")
+    ]
+    shares = (e for e in lasting(run, *HARMFUL_SHARE) if value(e, "share", 0.0) >= HARMFUL_SHARE[e.symptom])
+    return (*found, *shares)
+
+
 def verdict(run: Run, hypotheses: Sequence[CausalHypothesis], notes: Sequence[CausalHypothesis]) -> Verdict:
     if any(not h.metadata.get("explained_by") for h in hypotheses):
         return Verdict.FAILED
@@ -47,12 +61,9 @@ def verdict(run: Run, hypotheses: Sequence[CausalHypothesis], notes: Sequence[Ca
         return Verdict.RUNNING
     if saw_nothing(run):
         return Verdict.WARNING  # to call healthy what nobody looked at would be the worst of errors
-    measured = (e for e in lasting(run, *HARMFUL) if not e.metadata.get("absolute"))  # a constant hurts nobody
+    measured = harmful(run)
     wrong = any(not n.metadata.get("advice") for n in notes)
-    if wrong or next(measured, None) is not None:
-        return Verdict.WARNING
-    shares = (value(e, "share", 0.0) >= HARMFUL_SHARE[e.symptom] for e in lasting(run, *HARMFUL_SHARE))
-    return Verdict.WARNING if any(shares) else Verdict.HEALTHY
+    return Verdict.WARNING if wrong or measured else Verdict.HEALTHY
 
 
 def probability(said: Verdict, run: Run, hypotheses: Sequence[CausalHypothesis]) -> float:

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from neuraldbg.diagnosis import CausalHypothesis, Diagnosis, Verdict
+from neuraldbg.events import SemanticEvent
 from neuraldbg.report.sentences import (
     NOTHING_SEEN,
     clean,
@@ -78,6 +79,8 @@ def lines(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     why = why_nothing(diagnosis.facts) if diagnosis.saw_nothing else ""
     if blind and blind != why:
         seen += f". Not looked at: {blind}"
+    if (diagnosis.facts.world or 1) > 1:
+        seen += f". This is rank {diagnosis.facts.rank} of {diagnosis.facts.world}; which was first: neuraldbg merge"
     out = [(word(diagnosis).upper(), headline(diagnosis))]
     if why:
         out.append(("Why", why))
@@ -91,12 +94,20 @@ def lines(diagnosis: Diagnosis) -> list[tuple[str, str]]:
             out.append(("Would disprove it", clean(top.refuted_by, 600)))
         if top.remedy:
             out.append(("Next", clean(top.remedy, 600)))
+    elif diagnosis.verdict is Verdict.WARNING and (lasting := _lasting(diagnosis)):
+        out.append(("Seen", listed(map(evidence, lasting), 3)))
     elif note := advice(diagnosis):
         out.append(("Note", f"{clean(note.description, 400)}. {clean(note.remedy, 200)}"))
     elif diagnosis.facts.exception:
         out.append(("Exception", exception(diagnosis.facts)))
     out.append(("Looked at", seen))
     return out
+
+
+def _lasting(diagnosis: Diagnosis) -> list[SemanticEvent]:
+    """What was seen and did not go away again, of a run whose warning has no cause to be named by."""
+    left = {(e.symptom, e.layer_name): e.step for e in diagnosis.events if e.is_recovery}
+    return [e for e in diagnosis.events if not e.is_recovery and e.step > left.get((e.symptom, e.layer_name), -1)]
 
 
 def _sure(top: CausalHypothesis) -> str:

@@ -164,6 +164,10 @@ class NeuralDbg:
         """Take all hooks off, whatever happened; the diagnosis stays. Safe to call twice."""
         self.finish()
 
+    def forget(self) -> None:
+        """Drop the records that wait: what was begun here is a part of another session's training."""
+        self._session.forget()
+
     def finish(self) -> None:
         """End the session: hooks off, last step closed, diagnosis to the sinks."""
         if self._final is not None or not self._entered:

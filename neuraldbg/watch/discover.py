@@ -370,6 +370,7 @@ def _after_step(optimizer: Optimizer, *_: Any) -> None:
         elif pending is not None and pending.decided:  # they take turns: parts of one training, one made late
             for watched in pending.watched:
                 entry.left_alone.update(watched.optimizers)
+            pending.session.forget()
             _finish(pending)
     elif pending is not None and pending.trains(optimizer):
         if not pending.settled:

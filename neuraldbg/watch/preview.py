@@ -44,6 +44,7 @@ def load(target: str) -> nn.Module:
 def _module(place: str) -> Any:
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
+    arguments, sys.argv = sys.argv, [place]  # a script that reads its arguments must not read ours
     try:
         if not place.endswith(".py"):
             return importlib.import_module(place)
@@ -56,8 +57,12 @@ def _module(place: str) -> Any:
         return module
     except ValueError:
         raise
+    except SystemExit as error:
+        raise ValueError(f"{place} ends the program on import; put that under __name__ == '__main__'") from error
     except Exception as error:  # the user's module may raise anything
         raise ValueError(f"{place} does not import: {type(error).__name__}: {error}") from error
+    finally:
+        sys.argv = arguments
 
 
 def batch(shape: str) -> Tensor:

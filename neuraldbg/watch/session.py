@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,47 +28,19 @@ from neuraldbg.watch.attach import Attachment
 from neuraldbg.watch.clock import StepClock
 from neuraldbg.watch.forward import ForwardWatch
 from neuraldbg.watch.governor import Governor, Level
+from neuraldbg.watch.guard import guarded
 from neuraldbg.watch.host import aside
 from neuraldbg.watch.kept import KeptGraphs
 from neuraldbg.watch.parameters import ParameterWatch, rates_of
 from neuraldbg.watch.refresh import owner_of, refresh, signature
 from neuraldbg.watch.replay import Replay
 from neuraldbg.watch.rerun import sequence
-from neuraldbg.watch.stopping import asked_for
 from neuraldbg.watch.waiting import MOST, FirstRecords, Hold
 
 log = logging.getLogger("neuraldbg")
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
 NEVER = 2**64  # above every node's number
 PACKED = "saved tensors are packed by hooks (checkpointing, offloading): the loss's operator is not read where they are"
-
-
-def guarded(method: Callable[P, R]) -> Callable[P, R | None]:
-    """Run only while watching, in the process that opened the session; keep our own errors to ourselves."""
-
-    @functools.wraps(method)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R | None:
-        session: Session = args[0]  # type: ignore[assignment]
-        if not session.live or os.getpid() != session.pid:
-            return None
-        start = time.perf_counter()
-        session.depth += 1
-        try:
-            return method(*args, **kwargs)
-        except Exception as error:
-            if strict() or asked_for(error):
-                raise
-            session.fail(error)
-            return None
-        finally:
-            session.depth -= 1
-            if not session.depth:
-                session.spent += time.perf_counter() - start
-
-    return call
 
 
 class Session:
@@ -112,6 +85,7 @@ class Session:
         self.kept = KeptGraphs()
         self.around: bool | None = None  # whether a forward came through DistributedDataParallel; None: there is none
         self.ended = False
+        self.thread: int | None = None  # of the last forward
         self._clear()
 
     def _clear(self) -> None:
@@ -225,6 +199,7 @@ class Session:
         self.trained = self.trained or module.training
         self._look_for_packing()
         self.clock.forwards += 1
+        self.thread = threading.get_ident()
         self.replay.called(index, module, args, kwargs)
         batch.enter(self, index, args, kwargs)
 
@@ -480,6 +455,13 @@ class Session:
             return
         self._hand_waiting_on()
         self.feed(record, self.facts)
+
+    def forget(self) -> None:
+        """Drop what has not been handed on, and the open step."""
+        self.waiting.take()
+        self.light.clear()
+        self.clock.open()
+        self.count = self.sampled_count = 0
 
     def _hand_waiting_on(self) -> None:
         for record in self.waiting.take():

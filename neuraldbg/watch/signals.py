@@ -31,6 +31,13 @@ def sessions() -> list[Session]:
     return list(_sessions)
 
 
+def hearing() -> list[Session]:
+    """Those whose models run on this thread: a loss that another thread trains by is not theirs."""
+    found = sessions()
+    here = threading.get_ident()
+    return found if len(found) < 2 else [s for s in found if s.thread in (None, here)]
+
+
 def connect(session: Session) -> None:
     """Let a session hear the signals; the first one installs them."""
     with _lock:
@@ -73,13 +80,12 @@ def _wrap_backward() -> Callable[[], None]:
     @functools.wraps(original)
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         tensors = _kept(tensors)
-        if not torch.compiler.is_compiling():
-            for session in sessions():
-                session.backward_starts(tensors)
+        heard = [] if torch.compiler.is_compiling() else hearing()
+        for session in heard:
+            session.backward_starts(tensors)
         result = original(tensors, *args, **kwargs)
-        if not torch.compiler.is_compiling():
-            for session in sessions():
-                session.backward_returned()
+        for session in heard:
+            session.backward_returned()
         return result
 
     torch.autograd.backward = backward
@@ -106,7 +112,7 @@ def _wrap_scaler() -> Callable[[], None]:
     def scale(self: GradScaler, outputs: Any) -> Any:
         outputs = _kept(outputs)
         if self.is_enabled():
-            for session in sessions():
+            for session in hearing():
                 session.loss_scaled(outputs)
         return original_scale(self, outputs)
 

@@ -12,7 +12,7 @@ from neuraldbg.diagnosis import Claim, Verdict
 from neuraldbg.events import SYMPTOMS, observed
 from neuraldbg.reasoning import diagnose
 from neuraldbg.run import Run
-from neuraldbg.testing import run
+from neuraldbg.testing import facts, optimizer, run
 
 FALLING = {"loss": [2.3 * 0.97**i for i in range(100)], "skill": [0.97**i for i in range(100)]}
 LARGE = observed("violent_update", 0, "fc1", update_lg=-0.4, at_start=True)
@@ -30,6 +30,11 @@ def test_a_run_without_events_is_healthy_and_has_no_hypothesis() -> None:
 def test_a_loss_at_chance_alone_is_a_warning() -> None:
     said = diagnose(run(observed("loss_plateau", 0, skill=1.0)))
     assert (said.verdict, said.hypotheses) == (Verdict.WARNING, ())
+
+
+def test_a_game_whose_players_losses_stay_where_they_are_is_healthy() -> None:
+    two = facts(optimizers=(optimizer("Adam"), optimizer("Adam")))
+    assert diagnose(run(observed("loss_plateau", 0, skill=1.0), facts=two)).verdict is Verdict.HEALTHY
 
 
 def test_a_third_of_a_layer_dead_is_healthy() -> None:

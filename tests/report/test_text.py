@@ -5,7 +5,8 @@ import sys
 from rich.console import Console
 
 from neuraldbg.diagnosis import Diagnosis, Verdict
-from neuraldbg.report.text import headline, rich_report, summary
+from neuraldbg.events import observed, recovered
+from neuraldbg.report.text import headline, lines, rich_report, summary
 
 
 def on_terminal(diagnosis, width=100):
@@ -116,3 +117,19 @@ str(d), d._repr_html_(), d._repr_mimebundle_()
 assert random.random() == first
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_warning_without_a_cause_says_what_was_seen(warning):
+    event = observed("loss_plateau", 3, skill=1.0)
+    gone = observed("exploding_gradient", 5, "fc", rms=4.0)
+    bare = dataclasses.replace(warning, notes=(), events=(event, gone, recovered(gone, 9)))
+    said = dict(lines(bare))
+    assert "does not fall" in said["Seen"]
+    assert "fc" not in said["Seen"]
+    assert "Seen" not in dict(lines(warning))
+
+
+def test_one_rank_of_several_says_so_and_where_the_others_are(healthy):
+    ranked = dataclasses.replace(healthy, facts=dataclasses.replace(healthy.facts, rank=1, world=4))
+    assert "This is rank 1 of 4; which was first: neuraldbg merge" in dict(lines(ranked))["Looked at"]
+    assert "rank" not in dict(lines(healthy))["Looked at"]

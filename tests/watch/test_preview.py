@@ -71,6 +71,16 @@ def test_a_model_that_does_not_take_the_batch_is_told_with_its_shape() -> None:
         preview(nn.ReLU())
 
 
+def test_a_script_that_reads_its_arguments_does_not_read_ours(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["neuraldbg", "doctor", "script_here.py:model"])
+    read = "import argparse\nfrom torch import nn\nargparse.ArgumentParser().parse_args()\nmodel = nn.Linear(2, 1)\n"
+    Path("script_here.py").write_text(read)
+    assert isinstance(load("script_here.py:model"), nn.Linear)
+    Path("ends_here.py").write_text("import sys\nsys.exit(2)\n")
+    with pytest.raises(ValueError, match=r"ends_here\.py ends the program on import"):
+        load("ends_here.py:model")
+
+
 def test_without_a_batch_the_parts_are_known_and_with_one_which_of_them_ran(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(10, 4), nn.ReLU(), nn.Linear(4, 1))
     still = preview(model)
