@@ -40,6 +40,7 @@ MOST = 0.5  # of a layer's units dead: a net that learns all the same loses fewe
 NEARLY_ALL = 0.7  # of a layer's units
 LEARNT = 0.3  # of chance at the end
 REPLACED_LG = -0.15  # seven tenths of the weights are new after one step
+RISEN = 2.0  # times the first loss: of one that is thrown to three times chance, with what else is added to it
 THROWN = 3.0  # times the loss of the untrained model, or of a guess
 AGAIN = 2  # jumps; one may be a single batch
 HALF = 0.5  # of chance: less than half of it has been learned at the end
@@ -138,7 +139,8 @@ def _tossed(run: Run, update: SemanticEvent) -> tuple[SemanticEvent, ...]:
     """The first steps replaced the weights and threw the loss far above chance: again and again, or without recovery.
 
     Adagrad's first steps are as large; no healthy loss goes to three times chance by them and stays near it, or
-    comes back to it.
+    comes back to it. The loss itself must rise: what a guess would lose falls where the targets are a policy's own
+    actions, and more and more alike.
     """
     if value(update, "update_lg", 0.0) < REPLACED_LG or update.metadata.get("at_start") is not True:
         return ()
@@ -147,8 +149,11 @@ def _tossed(run: Run, update: SemanticEvent) -> tuple[SemanticEvent, ...]:
     if len(jumps) >= AGAIN:
         return jumps[:3]
     soon = [v for s, v in skill.points if 0 < s <= HEAD]
+    losses = [v for s, v in run.get("loss").points if s <= HEAD]
+    risen = not losses or max(losses) > RISEN * losses[0]
     unlearnt = tail is not None and tail > HALF
-    return (update,) if unlearnt and max(soon, default=0.0) > THROWN * max(1.0, skill.values[0]) else ()
+    thrown = max(soon, default=0.0) > THROWN * max(1.0, skill.values[0] if soon else 1.0)
+    return (update,) if unlearnt and risen and thrown else ()
 
 
 def _late(event: SemanticEvent) -> bool:

@@ -177,6 +177,9 @@ def test_a_loss_of_both_signs_has_no_scale_to_be_thrown_by() -> None:
     spike = observed("loss_spike", 30, height=0.5)
     silent(run(replaced, spike, series={"loss": [0.01, -0.2, *[0.2] * 98]}))
     explains(run(replaced, spike, series={"loss": [0.01, 0.2, *[0.2] * 98]}), step=0)
+    alike = {"skill": [1.0, 5.0, *[0.7] * 98], "loss": [0.7, 0.9, *[0.2] * 98]}  # the chance fell, not the loss
+    silent(run(replaced, series=alike))
+    explains(run(replaced, series={**alike, "loss": [0.7, 3.5, *[0.5] * 98]}), step=0)
     thrown = {"skill": [1.0, 5.0, *[0.7] * 98]}  # a policy's cross entropy, times advantages of both signs
     silent(run(replaced, series={**thrown, "loss": [0.1, -0.3, *[0.2] * 98]}))
     explains(run(replaced, series={**thrown, "loss": [0.1, 0.3, *[0.2] * 98]}), step=0)
