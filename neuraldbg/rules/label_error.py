@@ -70,9 +70,12 @@ def label_error(run: Run) -> Iterator[Claim]:
 
 
 def _comes_back(run: Run, jump: SemanticEvent) -> bool:
-    """Some batches after it lose as much, though the model learns: they hold wrong labels too."""
+    """Some batches after it lose as much, and none before did, as tiny ones would now and then: wrong labels too."""
     height = value(jump, "over_chance", 0.0)
-    later = run.get("skill").between(jump.step + 1, jump.step + SPAN)
+    skill = run.get("skill")
+    later = skill.between(jump.step + 1, jump.step + SPAN)
+    if any(v > LEARNT for v in skill.between(jump.step - SPAN, jump.step - 1)):
+        return False
     return height > ABOVE and sum(v > max(1.0, LEVEL * height) for v in later) >= BACK
 
 

@@ -123,5 +123,11 @@ def test_a_jump_to_hardly_above_chance_may_be_a_hard_batch() -> None:
     silent(run(jump(decades=0.9, over_chance=1.3, before_over_chance=0.1), series=after(*[1.3, 0.2] * 8)))
 
 
+def test_tiny_batches_lose_as_much_now_and_then_before_it_too() -> None:
+    noisy = after(*[1.8, 0.8] * 8)
+    noisy["skill"][112] = 0.6
+    silent(run(LOW, series=noisy))
+
+
 def test_a_lower_jump_that_comes_back_with_every_batch_of_one_source() -> None:
     explains(run(LOW, series=after(*[1.8, 0.8] * 8)), step=120, failure="data_anomaly")
