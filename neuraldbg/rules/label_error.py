@@ -35,6 +35,7 @@ ABOVE = 1.3  # loss / chance of a jump that comes back: no guess loses as much, 
 BACK, SPAN, LEVEL = 3, 10, 0.7  # batches of the next ten at this share of the height; a spike of one batch has none
 LEARNT = 0.5  # loss / chance before the jump: the model knew the old labels
 DECADES = 0.7  # of the jump, over the losses before
+SOME_LEARNT, SOME_DECADES = 0.75, 0.5  # where ten batches in a row then lose more than a guess, less must be known
 AFTER = (3, 10)  # steps after the jump
 STAYS = 0.5  # of chance; a spike of the optimizer's own making is over by then
 MOVES = ("rate_jump", "violent_update", "exploding_gradient", "outside_write")
@@ -46,11 +47,10 @@ def label_error(run: Run) -> Iterator[Claim]:
     yield from _other_unit(run)
     for jump in run.all("loss_spike"):
         height = value(jump, "over_chance", 0.0)
-        if (
-            not (height > PEAK or _comes_back(run, jump))
-            or value(jump, "decades", 0.0) < DECADES
-            or value(jump, "before_over_chance", 0.0) > LEARNT
-        ):
+        if not (height > PEAK or _comes_back(run, jump)):
+            continue
+        least, most = (SOME_DECADES, SOME_LEARNT) if _goes_on(run, jump) else (DECADES, LEARNT)
+        if value(jump, "decades", 0.0) < least or value(jump, "before_over_chance", 0.0) > most:
             continue
         if _explained(run, jump) or not _stays(run, jump):
             continue
@@ -67,6 +67,12 @@ def label_error(run: Run) -> Iterator[Claim]:
             strength=max(0.0, math.log10(height / PEAK)) + 0.3,
         )
         return
+
+
+def _goes_on(run: Run, jump: SemanticEvent) -> bool:
+    """Every batch after it loses more than a guess would: the model is wrong of all of them, and sure of it."""
+    after = run.get("skill").between(jump.step, jump.step + SPAN)
+    return len(after) > SPAN and min(after) > 1.0
 
 
 def _comes_back(run: Run, jump: SemanticEvent) -> bool:

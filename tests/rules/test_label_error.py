@@ -114,6 +114,15 @@ def after(*heights: float) -> dict[str, list[float]]:
 LOW = jump(decades=0.9, over_chance=1.8, before_over_chance=0.2)
 
 
+def test_a_model_that_had_learnt_little_when_its_labels_changed() -> None:
+    early = jump(decades=0.56, over_chance=2.2, before_over_chance=0.6)
+    silent(run(early, series=after(2.2, *[1.1] * 8, 0.9, 0.8)))
+    silent(run(early, series=after(2.2, *[1.1] * 8)))  # the run ended before it could be told
+    silent(run(jump(decades=0.56, over_chance=2.2, before_over_chance=0.8), series=after(2.2, *[1.1] * 12)))
+    silent(run(jump(decades=0.45, over_chance=2.2, before_over_chance=0.6), series=after(2.2, *[1.1] * 12)))
+    explains(run(early, series=after(2.2, *[1.1] * 12)), step=120, failure="data_anomaly")
+
+
 def test_a_lower_jump_that_the_next_batches_do_not_repeat_is_a_spike() -> None:
     silent(run(LOW, series=after(1.8, *[0.6] * 12)))
     silent(run(LOW, series=after(1.8, *[0.6, 1.7] * 2, *[0.6] * 9)))
