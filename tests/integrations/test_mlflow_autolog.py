@@ -17,6 +17,7 @@ from torch.optim import SGD, Optimizer
 
 from neuraldbg import NeuralDbg
 from neuraldbg.integrations.mlflow import autolog
+from neuraldbg.watch import discover
 
 STEPS = 20
 
@@ -324,3 +325,22 @@ def test_a_failed_model_that_lives_on_says_nothing_of_the_next_training(told: An
     with mlflow.start_run() as second:
         train(model, optimizer, 30)
     assert (told(first).tags["verdict"], told(second).tags["verdict"]) == ("failed", "healthy")
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+def test_a_run_ends_also_where_the_diagnosis_at_its_end_is_interrupted(
+    told: Any, monkeypatch: pytest.MonkeyPatch, interrupt: type[BaseException]
+) -> None:
+    def stop(*_: Any) -> None:
+        raise interrupt
+
+    autolog()
+    monkeypatch.setattr(discover, "run_ending", stop)
+    first = mlflow.start_run()
+    with pytest.raises(interrupt):
+        mlflow.end_run("FAILED")
+    with pytest.raises(interrupt), mlflow.start_run() as second:
+        pass
+    assert mlflow.active_run() is None
+    statuses = [mlflow.get_run(run.info.run_id).info.status for run in (first, second)]
+    assert statuses == ["FAILED", "FINISHED"]

@@ -472,29 +472,3 @@ def test_a_session_without_a_model_is_refused_with_a_word_on_what_to_pass(given)
 
 
 # -- MLflow's runs end ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
-def test_an_mlflow_run_ends_also_where_the_diagnosis_at_its_end_is_interrupted(monkeypatch, interrupt):
-    mlflow = pytest.importorskip("mlflow")
-    from neuraldbg.integrations import mlflow as spoke
-
-    def stop(*_):
-        raise interrupt
-
-    class Run:
-        info = type("Info", (), {"run_id": "1"})
-
-    ended_runs = []
-    monkeypatch.setattr(spoke, "quietly", stop)
-    monkeypatch.setattr(mlflow, "active_run", Run)
-    monkeypatch.setattr(mlflow, "end_run", lambda *given: ended_runs.append(given))
-    monkeypatch.setattr(mlflow.ActiveRun, "__exit__", lambda self, *error: ended_runs.append(error))
-    undo = [spoke._wrap_end_run(), spoke._wrap_exit()]
-    with pytest.raises(interrupt):
-        mlflow.end_run("FAILED")
-    with pytest.raises(interrupt):
-        mlflow.ActiveRun.__exit__(Run(), None, None, None)
-    for take_back in undo:
-        take_back()
-    assert ended_runs == [("FAILED",), (None, None, None)]
