@@ -148,11 +148,11 @@ class NeuralDbg:
             if ref() is structure.unwrapped(model):
                 self._session.drop(number)
 
-    def hold_models(self) -> None:
+    def _hold_models(self) -> None:
         """Which models take part is not known yet: the first records wait, for their names depend on it."""
         self._session.growing = True
 
-    def settle_models(self) -> None:
+    def _settle_models(self) -> None:
         """It is known now."""
         self._session.growing = False
 
@@ -164,7 +164,7 @@ class NeuralDbg:
         """Take all hooks off, whatever happened; the diagnosis stays. Safe to call twice."""
         self.finish()
 
-    def forget(self) -> None:
+    def _forget(self) -> None:
         """Drop the records that wait: what was begun here is a part of another session's training."""
         self._session.forget()
 

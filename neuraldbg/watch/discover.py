@@ -168,7 +168,7 @@ class _Entry:
                     self.session.drop(model)
         self.settled = all(watched.mark.seen for watched in self.watched)
         if self.settled:
-            self.session.settle_models()
+            self.session._settle_models()
 
     def finish(
         self,
@@ -320,7 +320,7 @@ def _joined(entry: _Entry | None, models: list[nn.Module], optimizer: Optimizer)
         from neuraldbg.watch import NeuralDbg
 
         session = NeuralDbg(*models)
-        session.hold_models()
+        session._hold_models()
         session.__enter__()
         entry = _Entry(session)
         session.while_active = functools.partial(_is_active, weakref.ref(entry))
@@ -370,7 +370,7 @@ def _after_step(optimizer: Optimizer, *_: Any) -> None:
         elif pending is not None and pending.decided:  # they take turns: parts of one training, one made late
             for watched in pending.watched:
                 entry.left_alone.update(watched.optimizers)
-            pending.session.forget()
+            pending.session._forget()
             _finish(pending)
     elif pending is not None and pending.trains(optimizer):
         if not pending.settled:

@@ -4,6 +4,7 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+import torch
 
 from neuraldbg import NeuralDbg
 
@@ -11,6 +12,12 @@ _spec = importlib.util.spec_from_file_location("watch_loops", Path(__file__).wit
 assert _spec is not None and _spec.loader is not None
 _loops = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_loops)
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
 
 
 @pytest.fixture(params=list(_loops.LOOPS))

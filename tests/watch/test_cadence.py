@@ -14,11 +14,6 @@ from neuraldbg import NeuralDbg
 from neuraldbg.report.json import to_json
 
 
-@pytest.fixture(autouse=True)
-def _seed():
-    torch.set_num_threads(1)
-
-
 def net():
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))

@@ -19,12 +19,6 @@ from neuraldbg.watch import parameters
 STEPS = 6
 
 
-@pytest.fixture(autouse=True)
-def _seed():
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-
-
 def net():
     return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
 

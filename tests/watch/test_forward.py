@@ -12,12 +12,7 @@ from torch.nn import functional as F
 
 from neuraldbg.watch.forward import CALLS, WINDOW_STEPS, first_tensor
 from neuraldbg.watch.measure import moments, output_row, row_entropy
-
-
-@pytest.fixture(autouse=True)
-def _seed():
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
+from tests.watch.patterns import Plain, close, rms
 
 
 @pytest.fixture
@@ -37,27 +32,6 @@ def watch(recorded):
         return dbg.diagnose(), records
 
     return run
-
-
-def close(a, b):
-    return a == pytest.approx(b, rel=1e-4)
-
-
-def rms(x):
-    return x.square().mean().sqrt().item()
-
-
-class Plain(nn.Module):
-    """Any forward over named parts."""
-
-    def __init__(self, forward, **parts):
-        super().__init__()
-        self.run = forward
-        for name, part in parts.items():
-            setattr(self, name, part)
-
-    def forward(self, *args):
-        return self.run(self, *args)
 
 
 # -- one layer's numbers ----------------------------------------------------------------------------------------------

@@ -12,12 +12,6 @@ from neuraldbg.watch import inputs
 from neuraldbg.watch.inputs import ELEMENTS, FEATURES, features_last
 
 
-@pytest.fixture(autouse=True)
-def _seed():
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-
-
 def seen(x, name="0"):
     measured = inputs.measure(name, x)
     return inputs.read(measured, measured.values.tolist())

@@ -12,12 +12,6 @@ from torch.nn import functional as F
 from neuraldbg.watch.losses import LOSS_COLUMNS, before_overflow, find_loss, read, unscaled
 
 
-@pytest.fixture(autouse=True)
-def _seed():
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-
-
 def seen(loss):
     found = find_loss(loss.grad_fn)
     return None if found is None else read(found, found.values.tolist())

@@ -13,12 +13,6 @@ from torch.nn import functional as F
 from neuraldbg.watch.parameters import SAMPLE
 
 
-@pytest.fixture(autouse=True)
-def _seed():
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-
-
 def net():
     return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
 

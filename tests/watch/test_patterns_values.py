@@ -13,13 +13,6 @@ from neuraldbg import NeuralDbg
 from tests.watch.patterns import Plain, batch, close, close_dict, gradients, net, rms, train
 from tests.watch.sessions import hooks_of
 
-
-@pytest.fixture(autouse=True)
-def _seed():
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-
-
 # -- values of all kinds ----------------------------------------------------------------------------------------------
 
 
