@@ -6,6 +6,8 @@ rows that are copied cost a tenth of it, and their statistics are taken outside,
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -40,17 +42,24 @@ def some_rows(out: Tensor, most: int) -> Tensor:
     values, so that another batch size makes no other graph.
     """
     x = out.detach()
-    x = x.reshape(-1, 1) if x.dim() < 2 else x.flatten(2) if x.dim() >= 4 else x
-    pictures = out.dim() >= 4
+    x = x.reshape(-1, 1) if x.dim() < 2 else x
+    pictures = x.dim() >= 4
     units = x.shape[1] if pictures else x.shape[-1]
+    places = x.shape[2:] if pictures else x.shape[1:-1]
     apart = max(1, -(-2 * units // most))  # a spread needs two rows
     taken = max(2, min(ROWS, most // units))
-    each = x.shape[2] if pictures else x.shape[1] if x.dim() == 3 else 1
-    rows = torch.zeros((), dtype=torch.int64, device=x.device) + x.shape[0] * each
+    rows = torch.zeros((), dtype=torch.int64, device=x.device) + x.shape[0] * math.prod(places)
     k = torch.arange(taken, device=x.device)
     spread = ((k + (k * GOLDEN) % 1.0) * (rows / taken)).long()  # in its part at another place each: no one position
     at = torch.minimum(torch.where(rows <= taken, k, spread), rows - 1)
-    values = x[at // each, :, at % each] if pictures else x[at // each, at % each] if x.dim() == 3 else x[at]
-    values = values[:, ::apart].float()
+    index: list[
+        Tensor | slice
+    ] = []  # by dimension: a flat view of a picture would ask the compiler for another layout of it
+    for size in reversed(places):
+        index.insert(0, at % size)
+        at = at // size
+    if pictures:
+        index.insert(0, slice(None))  # the units lie between
+    values = x[tuple([at, *index])][:, ::apart].float()
     head = torch.tensor([values.shape[1], taken, apart], dtype=torch.float32, device=x.device)
     return torch.cat([head, rows.float().reshape(1), values.reshape(-1)])
